@@ -15,6 +15,7 @@ import (
 	reusepb "github.com/forerunner-build/forerunner/proto/reuse"
 	"github.com/forerunner-build/forerunner/records"
 	"github.com/forerunner-build/forerunner/records/accounts"
+	"github.com/forerunner-build/forerunner/scheduler/spare"
 	"github.com/forerunner-build/forerunner/worker/machine"
 	"github.com/forerunner-build/forerunner/worker/reuse"
 )
@@ -93,6 +94,18 @@ func (s *Scheduler) openAccounts(of *state.Opened) (closeAll func() error) {
 	store, closeStore := state.OpenFile(filepath.Join(s.Data, accountsFile), records.BoltOptions{Logger: s.Logger, MaxBytes: reuseBytes})
 	of.Accounts = store
 	return func() error { return errors.Join(closeStore(), of.Close()) }
+}
+
+// openSpare returns the scheduler's search for earlier runs; nil: there is none.
+func (s *Scheduler) openSpare(of schedulerOf) (*spare.Finder, error) {
+	if !s.Reuse {
+		return nil, nil
+	}
+	return spare.New(spare.Options{
+		Accounts: of.state.Accounts,
+		Storage:  func(instance string, fn digest.Function) spare.Storage { return of.storage.View(instance, fn) },
+		Logger:   s.Logger, Metrics: of.registry,
+	})
 }
 
 // shareRuns serves shared runs.

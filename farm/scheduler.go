@@ -65,8 +65,10 @@ type Scheduler struct {
 	LeaseTime time.Duration `tuning:"lease_time" unit:"TIME" default:"10s" doc:"Time after which another scheduler takes over the lease of one that has died"`
 	// LearnSizes starts actions on the size class that earlier runs suggest; otherwise they start
 	// on the largest.
-	LearnSizes bool          `flag:"learn-sizes" default:"true" doc:"Starts each action on the smallest size class that similar actions needed; otherwise on the largest"`
-	Config     tuning.Config `settings:"inline"`
+	LearnSizes bool `flag:"learn-sizes" default:"true" doc:"Starts each action on the smallest size class that similar actions needed; otherwise on the largest"`
+	// Reuse has an effect only with workers that share runs.
+	Reuse  bool          `tuning:"scheduler_reuse" unit:"true|false" default:"true" doc:"The scheduler answers an action with the result of an unchanged earlier run that workers with --reuse=profile share, without a worker; otherwise only workers do"`
+	Config tuning.Config `settings:"inline"`
 	// Record is a file for events, for journal.Replay; empty: none.
 	Record string `flag:"record" unit:"FILE" otherwise:"none" doc:"File for all events, for forerunner-scheduler replay; it ends at 1 GiB"`
 	// ConfigFile is a YAML file with the sharing of workers and other settings; empty: none.
@@ -216,6 +218,9 @@ func (s *Scheduler) schedule(ctx, abort context.Context, of schedulerOf, open *c
 		options.MissingInputs, options.Config.Apart = of.storage.MissingInputs, true
 	}
 	if err := s.remember(ctx, of.state, of.config.sizes, &options); err != nil {
+		return nil, kept, err
+	}
+	if options.Spare, err = s.openSpare(of); err != nil {
 		return nil, kept, err
 	}
 	if kept, err = s.openCompleted(ctx, of, &options); err != nil {

@@ -73,6 +73,9 @@ func (s *endings) finished(st *event.Status) {
 	if e := st.Response.GetStatus(); e.GetCode() != 0 {
 		fields = append(fields, zap.Stringer(names.CodeField, codes.Code(e.GetCode())), zap.String(names.ErrorField, e.GetMessage()))
 	}
+	if reused := operation.ExtrasOf(st.Operation).Reused; reused != "" {
+		fields = append(fields, zap.String("reuse", "reused "+reused))
+	}
 	if r := &st.Request; *r != (request.Metadata{}) {
 		fields = append(fields, zap.String("invocation", r.ToolInvocation),
 			zap.String(names.TargetField, r.Target), zap.String(names.MnemonicField, r.Mnemonic))

@@ -14,11 +14,13 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/proto/actionstats"
+	"github.com/forerunner-build/forerunner/scheduler/core"
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 	"github.com/forerunner-build/forerunner/scheduler/engine"
 	"github.com/forerunner-build/forerunner/scheduler/learning"
 	"github.com/forerunner-build/forerunner/scheduler/operation"
+	"github.com/forerunner-build/forerunner/scheduler/spare"
 )
 
 // executionService is REv2's Execution. Errors of the request itself are gRPC errors; those of the
@@ -29,6 +31,7 @@ type executionService struct {
 	learning   *learning.Learning
 	endings    *endings
 	tracing    tracing
+	spare      *spare.Finder // nil: no runs are reused
 	log        *zap.Logger
 }
 
@@ -88,6 +91,9 @@ func (s *executionService) submit(
 	if req.GetSkipCacheLookup() {
 		op.Auxiliary = runAnew()
 	}
+	if response := s.reused(ctx, op); response != nil {
+		return nil, s.sendDone(stream, op, s.inlining(req, op).into(ctx, response))
+	}
 	s.learning.Choose(ctx, storage, op)
 	return s.operations.submit(op)
 }
@@ -136,6 +142,22 @@ func (s *executionService) cached(ctx context.Context, storage operation.Storage
 			zap.String("action", op.Digest.String()), zap.Error(err))
 	}
 	return nil
+}
+
+// reused returns the response of an earlier run that read nothing that has changed since, and that a
+// worker which may get the operation would reuse; nil: there is none, or the command must run.
+func (s *executionService) reused(ctx context.Context, op *request.Operation) *repb.ExecuteResponse {
+	if s.spare == nil || op.Private {
+		return nil
+	}
+	a := spare.Action{Instance: op.Instance, Digest: op.Digest, Message: op.Action, Auxiliary: operation.Auxiliary(op)}
+	s.operations.Look(func(v *core.View) { a.Circumstances = v.Circumstances(op, spare.MaxCircumstances) })
+	run, ok := s.spare.Find(ctx, a)
+	if !ok {
+		return nil
+	}
+	operation.AddExtras(op).Reused = run.Action.String()
+	return &repb.ExecuteResponse{Result: run.Result, CachedResult: true, Message: run.Message()}
 }
 
 // runAnew tells a worker that the client wants its command to run, without reuse. The result must

@@ -255,6 +255,7 @@ type fakeWorker struct {
 	req   *remoteworker.SynchronizeRequest
 	cache string   // where it says that it serves its store
 	boot  string   // which start of its program it says that this is
+	like  string   // the circumstances under which it says that it runs commands
 	takes string   // how large a Command it says that it takes with an action
 	near  []string // the peers that came with the last answer
 }
@@ -269,6 +270,9 @@ func (w *fakeWorker) sync(ctx context.Context) (*remoteworker.SynchronizeRespons
 	}
 	if w.boot != "" {
 		ctx = metadata.AppendToOutgoingContext(ctx, names.BootHeader, w.boot)
+	}
+	if w.like != "" {
+		ctx = metadata.AppendToOutgoingContext(ctx, names.CircumstancesHeader, w.like)
 	}
 	if w.takes != "" {
 		ctx = metadata.AppendToOutgoingContext(ctx, names.CommandHeader, w.takes)

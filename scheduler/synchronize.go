@@ -3,6 +3,7 @@ package scheduler
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"strconv"
 	"time"
@@ -68,7 +69,7 @@ func (s queueService) Synchronize(
 		report.Connection = conn.ID()
 	}
 	s.peers.serves(report.Worker, cacheOf(ctx))
-	report.Boot, report.Address = connection.Boot(ctx), addressOf(ctx)
+	report.Boot, report.Address, report.Circumstances = connection.Boot(ctx), addressOf(ctx), circumstancesOf(ctx)
 	answer := make(chan event.Reply, 1)
 	if !s.Accept(func(t engine.Turn) (out event.Out) {
 		if ctx.Err() != nil || conn != nil && conn.Ended() { // it may have called again meanwhile, with news
@@ -119,6 +120,16 @@ func addressOf(ctx context.Context) string {
 		return p.Addr.String()
 	}
 	return ""
+}
+
+// circumstancesOf returns the circumstances under which a worker runs commands; empty: it does not
+// name them.
+func circumstancesOf(ctx context.Context) string {
+	values := metadata.ValueFromIncomingContext(ctx, names.CircumstancesHeader)
+	if len(values) != 1 || len(values[0]) != sha256.Size {
+		return ""
+	}
+	return values[0]
 }
 
 // instanceOf returns the instance name of the action that a worker has, if it names that.

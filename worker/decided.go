@@ -10,7 +10,6 @@ import (
 	"github.com/forerunner-build/forerunner/runner"
 	"github.com/forerunner-build/forerunner/sandbox"
 	"github.com/forerunner-build/forerunner/worker/outputs"
-	"github.com/forerunner-build/forerunner/worker/policy"
 )
 
 // A Setting has the facts that affect commands and are in no other Option. Runs are reused only if
@@ -33,20 +32,14 @@ type Setting struct {
 	Bounds outputs.Policy
 }
 
-// circumstances are all facts about a run except its inputs.
-type circumstances struct {
-	how     *policy.Execution
-	options *Options
-}
-
 // A decision says whether a field affects a command: with value it is in the key of runs; otherwise
 // it is not, for the reason because.
 type decision struct {
-	value   func(c *circumstances) []string
+	value   func(o *Options) []string
 	because string
 }
 
-func inKey(value func(c *circumstances) []string) decision { return decision{value: value} }
+func inKey(value func(o *Options) []string) decision { return decision{value: value} }
 
 // out is the decision that a field is not in the key.
 func out(because string) decision { return decision{because: because} }
@@ -58,6 +51,7 @@ const (
 	notSpeed   = "how fast, not what"
 	freshPath  = "new for each run, or of this worker"
 	ended      = "a run that meets it fails, and is not remembered"
+	planned    = "policy.Defaults.Plan makes it of policy.Defaults and of the Command and platform of the action, which are in the key"
 )
 
 // decisions has each field of the types that describe how commands run, by type and name. A new
@@ -65,12 +59,12 @@ const (
 func decisions() map[string]map[string]decision {
 	return map[string]map[string]decision{
 		"policy.Execution": {
-			"Args":    inKey(func(c *circumstances) []string { return c.how.Args }),
-			"Env":     inKey(func(c *circumstances) []string { return c.how.Env }),
+			"Args":    out(planned),
+			"Env":     out(planned),
 			"Nice":    out(notSpeed),
-			"Sandbox": out("a type of its own"),
+			"Sandbox": out(planned),
 			"Unasked": out("what a client is told of a run that failed"),
-			"Users":   inKey(func(c *circumstances) []string { return c.how.Users.Key() }),
+			"Users":   out(planned),
 		},
 		"runner.Command": {
 			"Args":      out("policy.Execution.Args"),
@@ -85,28 +79,28 @@ func decisions() map[string]map[string]decision {
 			"Timeout":        out(ended), "Stalled": out(ended), "MaxStalled": out(ended), "Grace": out(ended), "Stuck": out(ended),
 		},
 		"policy.Defaults": {
-			"Sandboxed": inKey(func(c *circumstances) []string { return []string{strconv.FormatBool(c.options.Isolation.Sandboxed)} }),
-			"Sandbox":   out("its effect on the action is in policy.Execution"),
-			"Users":     out("policy.Execution.Users"),
-			"Policies":  out("their effect on the action is in policy.Execution"),
+			"Sandboxed": inKey(func(o *Options) []string { return []string{strconv.FormatBool(o.Isolation.Sandboxed)} }),
+			"Sandbox":   out("a type of its own"),
+			"Users":     inKey(func(o *Options) []string { return o.Isolation.Users.Key() }),
+			"Policies":  inKey(func(o *Options) []string { return o.Isolation.Policies.Key() }),
 		},
 		"sandbox.Policy": {
-			"User":      out("policy.Execution.Users has it; which one of a range is for an action to find, not to count on"),
-			"NoNetwork": inKey(func(c *circumstances) []string { return []string{strconv.FormatBool(c.how.Sandbox.NoNetwork)} }),
-			"Allow":     inKey(func(c *circumstances) []string { return c.how.Sandbox.Allow }),
+			"User":      out("policy.Defaults.Users has it; which one of a range is for an action to find, not to count on"),
+			"NoNetwork": inKey(func(o *Options) []string { return []string{strconv.FormatBool(o.Isolation.Sandbox.NoNetwork)} }),
+			"Allow":     inKey(func(o *Options) []string { return o.Isolation.Sandbox.Allow }),
 		},
 		"sandbox.Options": {
-			"Show": inKey(func(c *circumstances) []string {
-				if c.options.Setting.Sandbox == nil {
+			"Show": inKey(func(o *Options) []string {
+				if o.Setting.Sandbox == nil {
 					return nil
 				}
-				return slices.Sorted(slices.Values(c.options.Setting.Sandbox.Show))
+				return slices.Sorted(slices.Values(o.Setting.Sandbox.Show))
 			}),
-			"Hide": inKey(func(c *circumstances) []string {
-				if c.options.Setting.Sandbox == nil {
+			"Hide": inKey(func(o *Options) []string {
+				if o.Setting.Sandbox == nil {
 					return nil
 				}
-				return slices.Sorted(slices.Values(c.options.Setting.Sandbox.Hide))
+				return slices.Sorted(slices.Values(o.Setting.Sandbox.Hide))
 			}),
 			"MostTerminals": out(ended),
 			"FreshNetworks": out("a network namespace that is used again is as a fresh one"),
@@ -119,17 +113,17 @@ func decisions() map[string]map[string]decision {
 			"Sockets": out(notSpeed),
 		},
 		"outputs.Policy": {
-			"Bytes":   inKey(func(c *circumstances) []string { return numbers(c.options.Setting.Bounds.Bytes) }),
-			"Files":   inKey(func(c *circumstances) []string { return numbers(int64(c.options.Setting.Bounds.Files)) }),
-			"Scratch": inKey(func(c *circumstances) []string { return numbers(c.options.Setting.Bounds.Scratch) }),
+			"Bytes":   inKey(func(o *Options) []string { return numbers(o.Setting.Bounds.Bytes) }),
+			"Files":   inKey(func(o *Options) []string { return numbers(int64(o.Setting.Bounds.Files)) }),
+			"Scratch": inKey(func(o *Options) []string { return numbers(o.Setting.Bounds.Scratch) }),
 		},
 		"worker.Setting": {
-			"Program":   inKey(func(c *circumstances) []string { return []string{c.options.Setting.Program} }),
-			"Epoch":     inKey(func(c *circumstances) []string { return []string{c.options.Setting.Epoch} }),
+			"Program":   inKey(func(o *Options) []string { return []string{o.Setting.Program} }),
+			"Epoch":     inKey(func(o *Options) []string { return []string{o.Setting.Epoch} }),
 			"Machine":   out("in ownKey alone: of other workers' machines more is compared"),
 			"Sandbox":   out("policy.Defaults.Sandboxed, sandbox.Options"),
 			"Bounds":    out("outputs.Policy"),
-			"Inherited": inKey(func(c *circumstances) []string { return c.options.Setting.Inherited }),
+			"Inherited": inKey(func(o *Options) []string { return o.Setting.Inherited }),
 		},
 		"worker.Options": optionDecisions(),
 	}
@@ -142,16 +136,16 @@ func optionDecisions() map[string]decision {
 		"Require":        out("says which actions the worker takes, not how they run"),
 		"Platform":       out("part of the action's platform, which is in the key"),
 		"SizeClass":      out("its effect is in Launchers"),
-		"Launchers":      inKey(func(c *circumstances) []string { return limitsOf(c.options.Launchers) }),
-		"Roots": inKey(func(c *circumstances) []string {
-			return append(numbers(c.options.Roots.UpperMemory()), string(c.options.Roots.Method()))
+		"Launchers":      inKey(func(o *Options) []string { return limitsOf(o.Launchers) }),
+		"Roots": inKey(func(o *Options) []string {
+			return append(numbers(o.Roots.UpperMemory()), string(o.Roots.Method()))
 		}),
 		"Reuse":          out(takesPart),
 		"Shared":         out(takesPart),
 		"Setting":        out("a type of its own"),
 		"Isolation":      out("a type of its own"),
 		"MaxStall":       out(ended),
-		"MaxOutputBytes": inKey(func(c *circumstances) []string { return numbers(c.options.MaxOutputBytes) }),
+		"MaxOutputBytes": inKey(func(o *Options) []string { return numbers(o.MaxOutputBytes) }),
 		"Outputs":        out("a type of its own"),
 		"Limits":         out(notSpeed), "FetchWidth": out(notSpeed), "ReportWidth": out(notSpeed), "Profiles": out(notSpeed),
 		"Checks":       out("they tell whether the worker takes actions"),
@@ -168,8 +162,9 @@ func optionDecisions() map[string]decision {
 	return all
 }
 
-// key returns all facts that affect a command, except its Action, for reuse.KeyOf.
-func (c *circumstances) key() []byte {
+// key has all facts that affect a command, except its Action, for reuse.KeyOf. Workers with the same
+// key run an Action in the same way.
+func (o *Options) key() []byte {
 	types := decisions()
 	var b []byte
 	text := func(s string) { b = append(binary.AppendUvarint(b, uint64(len(s))), s...) }
@@ -179,7 +174,7 @@ func (c *circumstances) key() []byte {
 			if d.value == nil {
 				continue
 			}
-			values := d.value(c)
+			values := d.value(o)
 			text(name + "." + field)
 			b = binary.AppendUvarint(b, uint64(len(values)))
 			for _, v := range values {
@@ -192,8 +187,8 @@ func (c *circumstances) key() []byte {
 
 // ownKey is the key for runs of this worker only: no record says which files of the machine a
 // command read.
-func (c *circumstances) ownKey() []byte {
-	b, machine := c.key(), c.options.Setting.Machine
+func (o *Options) ownKey() []byte {
+	b, machine := o.key(), o.Setting.Machine
 	return append(binary.AppendUvarint(b, uint64(len(machine))), machine...)
 }
 

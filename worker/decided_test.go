@@ -7,8 +7,6 @@ import (
 	"reflect"
 	"testing"
 
-	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
-
 	"github.com/forerunner-build/forerunner/cgroup"
 	"github.com/forerunner-build/forerunner/runner"
 	"github.com/forerunner-build/forerunner/sandbox"
@@ -80,7 +78,7 @@ func TestKeyOfARun(t *testing.T) {
 		check(t, err)
 		return p
 	}
-	key := func(change func(*Options), position int) []byte {
+	key := func(change func(*Options)) []byte {
 		o := Options{
 			Isolation: policy.Defaults{Sandboxed: true}, Roots: usual, Launchers: []*runner.Launcher{one}, MaxOutputBytes: 1,
 			Setting: Setting{Program: "one", Sandbox: &sandbox.Options{Hide: []string{"/a", "/b"}}},
@@ -88,47 +86,41 @@ func TestKeyOfARun(t *testing.T) {
 		if change != nil {
 			change(&o)
 		}
-		how, err := o.Isolation.Plan([]string{"a", "b"}, []string{"A=b"}, &repb.Platform{}, position)
-		check(t, err)
-		return (&circumstances{how, &o}).key()
+		return o.key()
 	}
-	base := key(nil, 0)
+	base := key(nil)
 	for what, c := range map[string]struct {
-		change   func(*Options)
-		position int
-		same     bool
+		change func(*Options)
+		same   bool
 	}{
-		"nothing":                 {nil, 0, true},
-		"another position":        {nil, 1, true},
-		"policy's environment":    {func(o *Options) { o.Isolation.Policies = policies("environment: {FLAVOR: debug}") }, 0, false},
-		"policy's wrapper":        {func(o *Options) { o.Isolation.Policies = policies("wrappers: [[/usr/bin/env]]") }, 0, false},
-		"policy's network":        {func(o *Options) { o.Isolation.Policies = policies("network: \"off\"") }, 0, false},
-		"policy's user":           {func(o *Options) { o.Isolation.Policies = policies("user: \"7:7\"") }, 0, false},
-		"policy's niceness":       {func(o *Options) { o.Isolation.Policies = policies("nice: 5") }, 0, true},
-		"policy's name":           {func(o *Options) { o.Isolation.Policies = policies("match: {}") }, 0, true},
-		"network":                 {func(o *Options) { o.Isolation.Sandbox.NoNetwork = true }, 0, false},
-		"user":                    {func(o *Options) { o.Isolation.Users = users("7:7") }, 0, false},
-		"sandbox":                 {func(o *Options) { o.Isolation.Sandboxed, o.Setting.Sandbox = false, nil }, 0, false},
-		"what the sandbox hides":  {func(o *Options) { o.Setting.Sandbox = &sandbox.Options{Hide: []string{"/a"}} }, 0, false},
-		"hidden in another order": {func(o *Options) { o.Setting.Sandbox = &sandbox.Options{Hide: []string{"/b", "/a"}} }, 0, true},
+		"nothing":                 {nil, true},
+		"policy's environment":    {func(o *Options) { o.Isolation.Policies = policies("environment: {FLAVOR: debug}") }, false},
+		"policy's wrapper":        {func(o *Options) { o.Isolation.Policies = policies("wrappers: [[/usr/bin/env]]") }, false},
+		"policy's network":        {func(o *Options) { o.Isolation.Policies = policies("network: \"off\"") }, false},
+		"policy's user":           {func(o *Options) { o.Isolation.Policies = policies("user: \"7:7\"") }, false},
+		"network":                 {func(o *Options) { o.Isolation.Sandbox.NoNetwork = true }, false},
+		"user":                    {func(o *Options) { o.Isolation.Users = users("7:7") }, false},
+		"sandbox":                 {func(o *Options) { o.Isolation.Sandboxed, o.Setting.Sandbox = false, nil }, false},
+		"what the sandbox hides":  {func(o *Options) { o.Setting.Sandbox = &sandbox.Options{Hide: []string{"/a"}} }, false},
+		"hidden in another order": {func(o *Options) { o.Setting.Sandbox = &sandbox.Options{Hide: []string{"/b", "/a"}} }, true},
 		"what the sandbox shows": {func(o *Options) {
 			o.Setting.Sandbox = &sandbox.Options{Hide: []string{"/a", "/b"}, Show: []string{"/c"}}
-		}, 0, false},
-		"policy's system calls":      {func(o *Options) { o.Isolation.Policies = policies("allow: [perf]") }, 0, false},
-		"root of a namespace":        {func(o *Options) { o.Isolation.Users = policy.OwnUsers(1900000000, 1<<16, 4) }, 0, false},
-		"program":                    {func(o *Options) { o.Setting.Program = "two" }, 0, false},
-		"epoch":                      {func(o *Options) { o.Setting.Epoch = "gcc 14" }, 0, false},
-		"limits of the process":      {func(o *Options) { o.Setting.Inherited = []string{"1024 4096"} }, 0, false},
-		"bound of stdout":            {func(o *Options) { o.MaxOutputBytes = 2 }, 0, false},
-		"bound of outputs":           {func(o *Options) { o.Setting.Bounds.Bytes = 2 }, 0, false},
-		"number of outputs":          {func(o *Options) { o.Setting.Bounds.Files = 2 }, 0, false},
-		"bound of what is written":   {func(o *Options) { o.Setting.Bounds.Scratch = 2 }, 0, false},
-		"what the disk has room for": {func(o *Options) { o.Outputs.Bytes, o.Outputs.Scratch = 2, 2 }, 0, true},
-		"upper layer in memory":      {func(o *Options) { o.Roots = inMemory }, 0, false},
-		"another slot of that kind":  {func(o *Options) { o.Launchers = append(o.Launchers, other) }, 0, true},
-		"names of the worker":        {func(o *Options) { o.ID, o.SizeClass = map[string]string{"a": "b"}, 4 }, 0, true},
+		}, false},
+		"policy's system calls":      {func(o *Options) { o.Isolation.Policies = policies("allow: [perf]") }, false},
+		"root of a namespace":        {func(o *Options) { o.Isolation.Users = policy.OwnUsers(1900000000, 1<<16, 4) }, false},
+		"program":                    {func(o *Options) { o.Setting.Program = "two" }, false},
+		"epoch":                      {func(o *Options) { o.Setting.Epoch = "gcc 14" }, false},
+		"limits of the process":      {func(o *Options) { o.Setting.Inherited = []string{"1024 4096"} }, false},
+		"bound of stdout":            {func(o *Options) { o.MaxOutputBytes = 2 }, false},
+		"bound of outputs":           {func(o *Options) { o.Setting.Bounds.Bytes = 2 }, false},
+		"number of outputs":          {func(o *Options) { o.Setting.Bounds.Files = 2 }, false},
+		"bound of what is written":   {func(o *Options) { o.Setting.Bounds.Scratch = 2 }, false},
+		"what the disk has room for": {func(o *Options) { o.Outputs.Bytes, o.Outputs.Scratch = 2, 2 }, true},
+		"upper layer in memory":      {func(o *Options) { o.Roots = inMemory }, false},
+		"another slot of that kind":  {func(o *Options) { o.Launchers = append(o.Launchers, other) }, true},
+		"names of the worker":        {func(o *Options) { o.ID, o.SizeClass = map[string]string{"a": "b"}, 4 }, true},
 	} {
-		if same := bytes.Equal(key(c.change, c.position), base); same != c.same {
+		if same := bytes.Equal(key(c.change), base); same != c.same {
 			t.Errorf("%s: the same key %t, want %t", what, same, c.same)
 		}
 	}
@@ -147,29 +139,26 @@ func TestKeyOfARun(t *testing.T) {
 			t.Errorf("slots with limits %+v are the same", l)
 		}
 	}
-	ranged := func(o *Options) { o.Isolation.Users = users("70000-70009") }
-	if !bytes.Equal(key(ranged, 0), key(ranged, 1)) {
-		t.Error("two users of a range are told apart")
-	}
 }
 
 // Texts of the key run into no other's.
 func TestKeyOfARunIsUnambiguous(t *testing.T) {
-	o := &Options{Roots: new(vfs.FS)}
-	seen := map[string]*policy.Execution{}
-	for _, how := range []*policy.Execution{
-		{Args: []string{"ab"}},
-		{Args: []string{"a", "b"}},
-		{Args: []string{"a"}, Env: []string{"b"}},
-		{Args: []string{"a b"}},
-		{Env: []string{"a", "b"}},
-		{Args: []string{""}},
-		{},
+	seen := map[string][][]string{}
+	for _, lists := range [][][]string{
+		{{"ab"}, nil},
+		{{"a", "b"}, nil},
+		{{"a"}, {"b"}},
+		{{"a b"}, nil},
+		{nil, {"a", "b"}},
+		{{""}, nil},
+		{nil, nil},
 	} {
-		k := string((&circumstances{how, o}).key())
+		o := &Options{Roots: new(vfs.FS), Setting: Setting{Inherited: lists[0]}}
+		o.Isolation.Sandbox.Allow = lists[1]
+		k := string(o.key())
 		if seen[k] != nil {
-			t.Errorf("%v and %v have one key", how, seen[k])
+			t.Errorf("%v and %v have one key", lists, seen[k])
 		}
-		seen[k] = how
+		seen[k] = lists
 	}
 }

@@ -2,7 +2,6 @@ package worker
 
 import (
 	"context"
-	"fmt"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"go.uber.org/zap"
@@ -11,6 +10,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/proto/actionstats"
 	"github.com/forerunner-build/forerunner/records/accounts"
+	"github.com/forerunner-build/forerunner/records/lookback"
 	"github.com/forerunner-build/forerunner/vfs"
 	"github.com/forerunner-build/forerunner/worker/ahead"
 	"github.com/forerunner-build/forerunner/worker/reuse"
@@ -44,23 +44,21 @@ func (a *action) mayBeReused() bool {
 }
 
 // lookBack returns the response of an earlier run if it ran in the same way and saw no input that
-// has changed since; otherwise nil. It needs a.how.
+// has changed since; otherwise nil.
 func (a *action) lookBack(ctx context.Context) *repb.ExecuteResponse {
 	records := a.w.opts.Reuse
 	if records == nil || a.message.GetDoNotCache() {
 		return nil
 	}
-	setting := circumstances{a.how, &a.w.opts}
-	how := setting.key()
-	key, ok := reuse.KeyOf(a.instance, a.fn, a.message, setting.ownKey())
+	key, ok := reuse.KeyOf(a.instance, a.fn, a.message, a.w.own)
 	root, err := digest.FromProto(a.fn, a.message.GetInputRootDigest())
 	if !ok || err != nil {
 		return nil // the input root reports the error
 	}
-	a.former = records.Attempt(key, reuse.Tree{Root: root, Source: a.inputs})
+	a.former = records.Attempt(key, lookback.Tree{Root: root, Source: a.inputs})
 	if reduced, ok := accounts.Reduced(a.fn, a.message); ok && a.w.opts.Shared != nil {
 		a.former.Share(a.w.opts.Shared, reuse.Claim{
-			Instance: a.instance, Action: a.digest, Reduced: reduced, How: how, Grant: a.task.grant,
+			Instance: a.instance, Action: a.digest, Reduced: reduced, How: a.w.how, Grant: a.task.grant,
 		})
 	}
 	if !a.wantsRun() {
@@ -71,11 +69,7 @@ func (a *action) lookBack(ctx context.Context) *repb.ExecuteResponse {
 	if !ok {
 		return nil
 	}
-	return &repb.ExecuteResponse{
-		Result: run.Result, CachedResult: true,
-		Message: fmt.Sprintf("the command was not run: this is the result of action %s, which looked at nothing that has changed since",
-			run.Action),
-	}
+	return &repb.ExecuteResponse{Result: run.Result, CachedResult: true, Message: run.Message()}
 }
 
 // A vouchingStorage is asked about blobs that a result will name. It verifies blobs before it
@@ -83,7 +77,7 @@ func (a *action) lookBack(ctx context.Context) *repb.ExecuteResponse {
 // reading.
 type vouchingStorage struct{ *casclient.Client }
 
-// FindMissing implements reuse.Storage.
+// FindMissing implements lookback.Storage.
 func (s vouchingStorage) FindMissing(ctx context.Context, ds []digest.Digest) ([]digest.Digest, error) {
 	return s.Client.FindMissing(casclient.Vouched(ctx), ds)
 }

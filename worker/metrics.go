@@ -7,8 +7,8 @@ import (
 
 	"github.com/forerunner-build/forerunner/cgroup"
 	"github.com/forerunner-build/forerunner/prefetch"
+	"github.com/forerunner-build/forerunner/records/lookback"
 	"github.com/forerunner-build/forerunner/worker/pipeline"
-	"github.com/forerunner-build/forerunner/worker/reuse"
 )
 
 // A metrics value has the worker's counters; see the Help texts.
@@ -75,8 +75,8 @@ func newMetrics(r prometheus.Registerer, slots int, resting func() float64) (*me
 		reuse: counters("reuse_total",
 			"Actions with --reuse=profile by outcome: reused; unknown, no earlier run; differs, "+
 				"an input of each earlier run has changed; gone, outputs are no longer in the storage; failed; unwanted by the client.",
-			"outcome", string(reuse.Reused), string(reuse.Unknown), string(reuse.Differs), string(reuse.Gone),
-			string(reuse.Failed), string(reuse.Unwanted)),
+			"outcome", string(lookback.Reused), string(lookback.Unknown), string(lookback.Differs), string(lookback.Gone),
+			string(lookback.Failed), string(lookback.Unwanted)),
 		stalled: counter("stalled_seconds_total", "Time that commands waited for storage."),
 		cpu: counters("cpu_seconds_total", "CPU time of commands by mode: user, system.",
 			"mode", "user", "system"),

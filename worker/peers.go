@@ -25,6 +25,9 @@ func (p *position) call(
 	if p.suffix != nil {
 		ctx = metadata.AppendToOutgoingContext(ctx, names.InstanceHeader, *p.suffix)
 	}
+	if here := p.w.opts.Shared.Circumstances(p.w.how); here != nil {
+		ctx = metadata.AppendToOutgoingContext(ctx, names.CircumstancesHeader, string(here))
+	}
 	var header metadata.MD
 	response, err := p.w.opts.Scheduler.Synchronize(ctx, report, grpc.Header(&header))
 	p.peers, p.grant = header.Get(names.PeerHeader), strings.Join(header.Get(names.GrantHeader), "")

@@ -207,8 +207,11 @@ type Worker struct {
 	// boot distinguishes this Worker from others with the same identity.
 	boot string
 	// hello are headers of each call to the scheduler.
-	hello   []string
-	actions atomic.Int64 // that it has
+	hello []string
+	// how and own are the keys of how commands run; nil: nothing is reused. how is the same on workers
+	// that run commands in the same way, own is this worker's.
+	how, own []byte
+	actions  atomic.Int64 // that it has
 	// answered is the gRPC code of the last call to the scheduler, of any position: an error of all
 	// positions is logged once.
 	answered atomic.Uint32
@@ -262,6 +265,9 @@ func New(o Options) (*Worker, error) {
 		uncharged: watch.New(len(o.Launchers)),
 	}
 	w.boot = rand.Text()
+	if o.Reuse != nil {
+		w.how, w.own = w.opts.key(), w.opts.ownKey()
+	}
 	if w.hello, err = w.opts.hello(w.boot); err != nil {
 		return nil, err
 	}

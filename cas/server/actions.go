@@ -133,24 +133,35 @@ func (v *actionService) update(ctx context.Context, r *repb.UpdateActionResultRe
 	if err != nil {
 		return nil, fmt.Errorf("action_digest: %w", err)
 	}
-	switch result := r.GetActionResult(); {
-	case !v.s.options.AllowActionUpdates && !v.s.options.Grants.Given(ctx, r.GetInstanceName(), d):
+	if !v.s.options.AllowActionUpdates && !v.s.options.Grants.Given(ctx, r.GetInstanceName(), d) {
 		return nil, status.Errorf(codes.PermissionDenied, "action result %s: only the worker that ran the action may write it "+
 			"(in Bazel: --noremote_upload_local_results; see docs/SECURITY.md)", d)
-	case result == nil:
-		return nil, status.Errorf(codes.InvalidArgument, "action result %s is not set", d)
-	case result.GetExitCode() != 0:
-		return nil, status.Errorf(codes.InvalidArgument, "action result %s has exit code %d: failures are not cached", d, result.GetExitCode())
 	}
-	if err := checkResult(fn, r.GetActionResult()); err != nil {
+	return v.s.PutActionResult(ctx, r.GetInstanceName(), d, r.GetActionResult())
+}
+
+// PutActionResult stores the result of an action under an instance name, for a caller that may write
+// it. It has the conditions of UpdateActionResult, and verifies the blobs of the result. It returns
+// the result as stored, with blobs instead of inline contents. Some of its errors are gRPC statuses.
+func (s *Server) PutActionResult(
+	ctx context.Context, instance string, d digest.Digest, given *repb.ActionResult,
+) (*repb.ActionResult, error) {
+	fn := d.Function()
+	switch {
+	case given == nil:
+		return nil, status.Errorf(codes.InvalidArgument, "action result %s is not set", d)
+	case given.GetExitCode() != 0:
+		return nil, status.Errorf(codes.InvalidArgument, "action result %s has exit code %d: failures are not cached", d, given.GetExitCode())
+	}
+	if err := checkResult(fn, given); err != nil {
 		return nil, status.Errorf(codes.InvalidArgument, "action result %s: %v", d, err)
 	}
-	own := v.s.catalog(r.GetInstanceName())
+	own := s.catalog(instance)
 	if err := own.checkAction(ctx, d); err != nil {
 		return nil, err
 	}
-	result := proto.CloneOf(r.GetActionResult())
-	if err := v.storeInline(ctx, own, fn, result); err != nil {
+	result := proto.CloneOf(given)
+	if err := s.storeInline(ctx, own, fn, result); err != nil {
 		return nil, fmt.Errorf("action result %s: %w", d, err)
 	}
 	missing, err := own.missingOf(ctx, fn, result, true)
@@ -161,7 +172,7 @@ func (v *actionService) update(ctx context.Context, r *repb.UpdateActionResultRe
 		return nil, status.Errorf(codes.FailedPrecondition,
 			"action result %s: upload its outputs first: %v", d, &cas.MissingError{Digests: missing})
 	}
-	if err := v.s.actions.Put(ctx, r.GetInstanceName(), d, result); err != nil {
+	if err := s.actions.Put(ctx, instance, d, result); err != nil {
 		return nil, fmt.Errorf("store action result %s: %w", d, err)
 	}
 	return result, nil
@@ -188,7 +199,7 @@ func (c catalog) checkAction(ctx context.Context, d digest.Digest) error {
 }
 
 // storeInline turns the inline contents of result into blobs.
-func (v *actionService) storeInline(ctx context.Context, blobs cas.Content, fn digest.Function, result *repb.ActionResult) error {
+func (s *Server) storeInline(ctx context.Context, blobs cas.Content, fn digest.Function, result *repb.ActionResult) error {
 	store := func(raw *[]byte, m **repb.Digest) error {
 		if len(*raw) == 0 {
 			return nil
@@ -197,7 +208,7 @@ func (v *actionService) storeInline(ctx context.Context, blobs cas.Content, fn d
 		if *m != nil && !proto.Equal(*m, d.Proto()) {
 			return fmt.Errorf("%w: inline content of %s has the digest %s", cas.ErrCorrupt, (*m).GetHash(), d)
 		}
-		if err := v.s.uploads.givingWay(func() error { return blobs.PutBytes(ctx, d, *raw) }); err != nil {
+		if err := s.uploads.givingWay(func() error { return blobs.PutBytes(ctx, d, *raw) }); err != nil {
 			return err
 		}
 		*raw, *m = nil, d.Proto()

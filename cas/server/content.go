@@ -31,6 +31,12 @@ func (s *Server) findMissing(ctx context.Context, instance string, ds []digest.D
 	return s.content(instance).FindUnsound(ctx, ds, len(metadata.ValueFromIncomingContext(ctx, names.VouchedHeader)) > 0)
 }
 
+// FindUnsound returns the blobs in ds that an instance name does not have, or that are damaged. It
+// verifies the others, for a caller that will name them in a result.
+func (s *Server) FindUnsound(ctx context.Context, instance string, ds []digest.Digest) ([]digest.Digest, error) {
+	return s.content(instance).FindUnsound(ctx, ds, true)
+}
+
 // A catalog reads the messages that an instance name has.
 type catalog struct {
 	cas.Content

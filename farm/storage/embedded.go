@@ -88,3 +88,14 @@ func (e embedded) Read(ctx context.Context, d digest.Digest) ([]byte, error) {
 func (e embedded) GetActionResult(ctx context.Context, d digest.Digest) (*repb.ActionResult, error) {
 	return e.served.Lookup(ctx, e.instance, d)
 }
+
+// FindMissing implements View.
+func (e embedded) FindMissing(ctx context.Context, ds []digest.Digest) ([]digest.Digest, error) {
+	return e.served.FindUnsound(ctx, e.instance, ds)
+}
+
+// PutActionResult implements View.
+func (e embedded) PutActionResult(ctx context.Context, d digest.Digest, result *repb.ActionResult) error {
+	_, err := e.served.PutActionResult(ctx, e.instance, d, result)
+	return err
+}

@@ -99,6 +99,16 @@ func (e elsewhere) GetActionResult(ctx context.Context, d digest.Digest) (*repb.
 	return result, nil
 }
 
+// FindMissing implements View.
+func (e elsewhere) FindMissing(ctx context.Context, ds []digest.Digest) ([]digest.Digest, error) {
+	return e.Client.FindMissing(casclient.Vouched(ctx), ds)
+}
+
+// PutActionResult implements View.
+func (e elsewhere) PutActionResult(ctx context.Context, d digest.Digest, result *repb.ActionResult) error {
+	return e.Client.UpdateActionResult(ctx, d, result)
+}
+
 func (e *external) ask(ctx context.Context) (*repb.ServerCapabilities, error) {
 	request := &repb.GetCapabilitiesRequest{InstanceName: e.Prefix}
 	return repb.NewCapabilitiesClient(e.Blobs).GetCapabilities(ctx, request, grpc.WaitForReady(true))

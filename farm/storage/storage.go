@@ -47,6 +47,10 @@ type Options struct {
 type View interface {
 	Read(ctx context.Context, d digest.Digest) ([]byte, error)
 	GetActionResult(ctx context.Context, action digest.Digest) (*repb.ActionResult, error)
+	// FindMissing returns the blobs in ds that are missing, and verifies the others.
+	FindMissing(ctx context.Context, ds []digest.Digest) ([]digest.Digest, error)
+	// PutActionResult stores a result as a worker does.
+	PutActionResult(ctx context.Context, action digest.Digest, result *repb.ActionResult) error
 }
 
 // An Opened is the storage from which the scheduler reads actions and results.

@@ -503,7 +503,9 @@ type Reused struct {
 	Worker    string                 `protobuf:"bytes,2,opt,name=worker,proto3" json:"worker,omitempty"`
 	Completed *timestamppb.Timestamp `protobuf:"bytes,3,opt,name=completed,proto3" json:"completed,omitempty"`
 	// Number of compared paths, including missing ones.
-	Paths         int64 `protobuf:"varint,4,opt,name=paths,proto3" json:"paths,omitempty"`
+	Paths int64 `protobuf:"varint,4,opt,name=paths,proto3" json:"paths,omitempty"`
+	// The scheduler compared them and answered the client; no worker got the action.
+	Scheduler     bool `protobuf:"varint,5,opt,name=scheduler,proto3" json:"scheduler,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -564,6 +566,13 @@ func (x *Reused) GetPaths() int64 {
 		return x.Paths
 	}
 	return 0
+}
+
+func (x *Reused) GetScheduler() bool {
+	if x != nil {
+		return x.Scheduler
+	}
+	return false
 }
 
 // The parts of a client's request that a scheduler passes on; packed as Any into
@@ -668,12 +677,13 @@ const file_proto_actionstats_actionstats_proto_rawDesc = "" +
 	"\aio_full\x18\r \x01(\v2\x19.google.protobuf.DurationR\x06ioFull\x12,\n" +
 	"\x12memory_limit_bytes\x18\x0e \x01(\x03R\x10memoryLimitBytes\x12\x12\n" +
 	"\x04cpus\x18\x0f \x01(\x05R\x04cpus\x12\x1b\n" +
-	"\tcpu_quota\x18\x10 \x01(\x01R\bcpuQuota\"\x88\x01\n" +
+	"\tcpu_quota\x18\x10 \x01(\x01R\bcpuQuota\"\xa6\x01\n" +
 	"\x06Reused\x12\x16\n" +
 	"\x06action\x18\x01 \x01(\tR\x06action\x12\x16\n" +
 	"\x06worker\x18\x02 \x01(\tR\x06worker\x128\n" +
 	"\tcompleted\x18\x03 \x01(\v2\x1a.google.protobuf.TimestampR\tcompleted\x12\x14\n" +
-	"\x05paths\x18\x04 \x01(\x03R\x05paths\"5\n" +
+	"\x05paths\x18\x04 \x01(\x03R\x05paths\x12\x1c\n" +
+	"\tscheduler\x18\x05 \x01(\bR\tscheduler\"5\n" +
 	"\aRequest\x12*\n" +
 	"\x11skip_cache_lookup\x18\x01 \x01(\bR\x0fskipCacheLookupB:Z8github.com/forerunner-build/forerunner/proto/actionstatsb\x06proto3"
 

@@ -33,7 +33,7 @@ type FindRequest struct {
 	DigestFunction v2.DigestFunction_Value `protobuf:"varint,2,opt,name=digest_function,json=digestFunction,proto3,enum=build.bazel.remote.execution.v2.DigestFunction_Value" json:"digest_function,omitempty"`
 	ActionDigest   *v2.Digest              `protobuf:"bytes,3,opt,name=action_digest,json=actionDigest,proto3" json:"action_digest,omitempty"`
 	// Digest of an Action with only the command, platform and salt of that one. The properties of the
-	// platform are sorted by name, then value.
+	// platform are sorted by name; those with the same name are in the order of the action.
 	ReducedActionDigest *v2.Digest `protobuf:"bytes,4,opt,name=reduced_action_digest,json=reducedActionDigest,proto3" json:"reduced_action_digest,omitempty"`
 	// SHA-256 of everything else that determines what the command does on the worker: how the worker
 	// runs it, the worker's program, and the machine. Only runs with the same value are found.

@@ -33,9 +33,10 @@ var ErrMalformed = errors.New("record is malformed")
 func Reduced(fn digest.Function, a *repb.Action) (digest.Digest, bool) {
 	platform := proto.CloneOf(a.GetPlatform())
 	if platform != nil {
-		// Clients may list the same properties in a different order.
+		// Clients may list the same properties in a different order. Of several with the same name
+		// workers may use the first, so the order of these is kept.
 		slices.SortStableFunc(platform.Properties, func(x, y *repb.Platform_Property) int {
-			return cmp.Or(cmp.Compare(x.GetName(), y.GetName()), cmp.Compare(x.GetValue(), y.GetValue()))
+			return cmp.Compare(x.GetName(), y.GetName())
 		})
 	}
 	d, _, err := digest.OfMessage(fn, &repb.Action{CommandDigest: a.GetCommandDigest(), Platform: platform, Salt: a.GetSalt()})

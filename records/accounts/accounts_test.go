@@ -191,6 +191,19 @@ func TestRunsOfOneCommand(t *testing.T) {
 	}
 }
 
+// TestRepeatedProperties: a worker may use the first of several values of a property, so actions
+// that differ in their order may be run differently.
+func TestRepeatedProperties(t *testing.T) {
+	a := &repb.Action{Platform: &repb.Platform{Properties: []*repb.Platform_Property{
+		{Name: "network", Value: "on"}, {Name: "network", Value: "off"}, {Name: "a", Value: "b"},
+	}}}
+	first, _ := Reduced(fn, a)
+	a.Platform.Properties[0].Value, a.Platform.Properties[1].Value = "off", "on"
+	if second, _ := Reduced(fn, a); second == first {
+		t.Error("the order of values of a property is lost")
+	}
+}
+
 // TestRefusals checks that a caller without the grant of an action can neither read nor write, and
 // that the service accepts only a run of that action.
 func TestRefusals(t *testing.T) {

@@ -78,7 +78,7 @@ func (s *service) Find(ctx context.Context, r *reuse.FindRequest) (*reuse.Record
 		return nil, statusOf(err)
 	}
 	defer func() { <-s.finding }()
-	known, err := s.get(ctx, Key(r.GetInstanceName(), reduced, r.GetCircumstances()))
+	known, err := Load(ctx, s.options.Store, Key(r.GetInstanceName(), reduced, r.GetCircumstances()))
 	if err != nil {
 		return nil, statusOf(err)
 	}
@@ -168,7 +168,7 @@ func (s *service) add(ctx context.Context, k record.Key, young *reuse.Run) error
 		return err
 	}
 	defer func() { <-lock }()
-	known, err := s.get(ctx, k)
+	known, err := Load(ctx, s.options.Store, k)
 	if err != nil {
 		return err
 	}
@@ -183,9 +183,9 @@ func (s *service) add(ctx context.Context, k record.Key, young *reuse.Run) error
 	return s.options.Store.Put(ctx, k, b)
 }
 
-// get returns a record. It is empty if there is none or if it is damaged.
-func (s *service) get(ctx context.Context, k record.Key) (*reuse.Record, error) {
-	b, err := s.options.Store.Get(ctx, k)
+// Load returns a record from a store. It is empty if there is none or if it is damaged.
+func Load(ctx context.Context, store record.Hints, k record.Key) (*reuse.Record, error) {
+	b, err := store.Get(ctx, k)
 	if errors.Is(err, record.ErrNotFound) {
 		return &reuse.Record{}, nil
 	}

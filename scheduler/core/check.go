@@ -318,6 +318,9 @@ func (q *queue) checkPrograms() string {
 		if !p.record.IsWell() {
 			ill++
 		}
+		if !q.alike.has(p) {
+			return fmt.Sprintf("program %s is not among those like it", key)
+		}
 		if len(p.positions) == 0 || p.key != key || p.queue != q ||
 			slices.ContainsFunc(p.positions, func(w *worker) bool { return w.program != p }) {
 			return fmt.Sprintf("program %s is not where it belongs", key)

@@ -22,6 +22,7 @@ func (d *dispatcher) leave(w *worker) {
 	}
 	if len(p.positions) == 0 {
 		p.note((*trust.Record).Absolve)
+		p.runsUnder("")
 		d.Timers.Stop(&p.timer)
 		delete(p.queue.programs, p.key)
 	} else if p.tried == w {

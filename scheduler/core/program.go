@@ -23,6 +23,8 @@ type program struct {
 	record trust.Record
 	// failed is the action that failed last, if none has succeeded since.
 	failed request.Key
+	// circumstances are those of the last report; empty: it reuses no runs.
+	circumstances string
 	// boot is its last start, as far as one was seen.
 	boot string
 	// tried has the one action while the program is on trial; nil: the next one to get one does.

@@ -38,9 +38,10 @@ type queue struct {
 	// idle and are not drained, drained those that operators have drained, suspended those whose
 	// actions failed. At least one serves while one is suspended.
 	workers, serving, resting, drained, suspended int
-	// programs are the workers by their program; ill counts failing programs.
+	// programs are the workers by their program; ill counts failing programs; alike has groups of them.
 	programs map[string]*program
 	ill      int
+	alike    alike
 	// declared: it stays when it has no worker. It is away while it is not staffed, but declared or
 	// drained.
 	declared, away bool

@@ -62,6 +62,7 @@ func (rs *reports) report(r *event.Report) error {
 		rs.probation.ran(w, w.task.action, true)
 	}
 	w.boot, w.address = r.Boot, r.Address
+	w.program.runsUnder(r.Circumstances)
 	rs.workers.Connect(w, r.Connection)
 	w.prefersIdle = r.PreferIdle
 	rs.dispatch.serve(w, rs.reviews.mayServe(w))

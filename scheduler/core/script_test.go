@@ -303,6 +303,8 @@ func (h *history) ask(now time.Time, verb string, args []string) {
 		for _, one := range held[:len(held)*len(args)] {
 			h.step(now, event.Restore{Held: one})
 		}
+	case "alike":
+		fmt.Fprintf(&h.out, "%q\n", h.state.View().Circumstances(h.operation(args), 3))
 	case "queues":
 		queues := queuesOf(h.state, 0)
 		for _, q := range queues {
@@ -516,6 +518,8 @@ func (h *history) report(args []string) *event.Report {
 			r.Boot = value
 		case "at":
 			r.Address = value
+		case "like": // workers whose runs it may reuse
+			r.Circumstances = value
 		case "over":
 			r.Connection = h.number(value)
 		case "exit":

@@ -37,7 +37,13 @@ const (
 // which have run nothing yet, get the same actions with a change in an unread file: no compiler may
 // run. When a header changes, exactly the sources that read it must be compiled. A worker whose
 // machine has another name, or another epoch, must run all actions.
-func TestReuseOnOtherWorkers(t *testing.T) {
+func TestReuseOnOtherWorkers(t *testing.T) { reuseOnOtherWorkers(t, false) }
+
+// TestReuseByScheduler is TestReuseOnOtherWorkers with a scheduler that itself reuses runs which the
+// workers would: those workers get few of the actions, or none.
+func TestReuseByScheduler(t *testing.T) { reuseOnOtherWorkers(t, true) }
+
+func reuseOnOtherWorkers(t *testing.T, byScheduler bool) {
 	f := programs.New(t, programs.OwnSandbox)
 	if _, err := exec.LookPath("gcc"); err != nil {
 		programs.Needs(t, "it compiles: %v", err)
@@ -49,7 +55,7 @@ func TestReuseOnOtherWorkers(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	scheduler, address := f.Scheduler("--cache-size", "1G")
+	scheduler, address := f.With("FORERUNNER_SCHEDULER_REUSE="+strconv.FormatBool(byScheduler)).Scheduler("--cache-size", "1G")
 	c := &compilers{Test: f, conn: f.Dial(address), files: map[string]string{"README": "1", "inc/few.h": "#define FEW 1\n"}}
 	for i := range want {
 		include := ""
@@ -82,8 +88,11 @@ func TestReuseOnOtherWorkers(t *testing.T) {
 	c.files["README"] = "2"
 	again := c.compile(want)
 	c.expect("after a change that nobody reads", again, want)
-	if n := workersOf(again); n < 2 {
+	if n := workersOf(again); n < 2 && !byScheduler {
 		t.Errorf("%d worker answered all", n)
+	}
+	if n := sparedByScheduler(again); n == 0 == byScheduler {
+		t.Errorf("the scheduler spared %d runs", n)
 	}
 	for i, r := range again {
 		if was := built[i].GetOutputFiles()[0].GetDigest(); r.GetOutputFiles()[0].GetDigest().GetHash() != was.GetHash() {
@@ -122,9 +131,9 @@ func TestReuseOnAlikeMachines(t *testing.T) {
 		t.Skip("it reads all of /usr: make test-reuse")
 	}
 	f := programs.New(t, programs.OwnSandbox)
-	scheduler, address := f.Scheduler("--cache-size", "1G")
+	scheduler, address := f.With("FORERUNNER_SCHEDULER_REUSE=false").Scheduler("--cache-size", "1G")
 	c := &compilers{Test: f, conn: f.Dial(address), files: map[string]string{"README": "1"}}
-	knows := regexp.MustCompile(`former runs are (shared with workers|no longer shared).*`)
+	knows := regexp.MustCompile(`runs are (shared with workers|no longer shared).*`)
 	for _, name := range []string{"first", "second"} {
 		at := programs.FreeAddress(t)
 		w := f.Worker(name, address, address, "--reuse=profile", "--cache-size=1G", "--http", at)
@@ -234,10 +243,21 @@ func (c *compilers) expect(what string, results []*repb.ActionResult, spared int
 			got++
 		}
 	}
-	c.Logf("%s: %d of %d runs were spared", what, got, len(results))
+	c.Logf("%s: %d of %d runs were spared, %d of them by the scheduler, %d by workers",
+		what, got, len(results), sparedByScheduler(results), got-sparedByScheduler(results))
 	if got != spared {
 		c.Errorf("%s: %d of %d runs were spared, want %d", what, got, len(results), spared)
 	}
+}
+
+// sparedByScheduler counts the results that no worker answered.
+func sparedByScheduler(results []*repb.ActionResult) (n int) {
+	for _, r := range results {
+		if reusedFrom(r).GetScheduler() {
+			n++
+		}
+	}
+	return n
 }
 
 // workersOf counts the workers that answered.

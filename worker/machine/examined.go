@@ -173,6 +173,17 @@ func (e *Examined) As(ctx context.Context, since time.Time) (string, bool) {
 	}
 }
 
+// Known is As without a check: it returns false unless one has found the machine unchanged since
+// that time.
+func (e *Examined) Known(since time.Time) (string, bool) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.name == "" || !e.seen.After(since) {
+		return "", false
+	}
+	return e.name, true
+}
+
 // look checks, after a pause, whether the machine is unchanged.
 func (e *Examined) look(rest time.Duration) {
 	timer := time.NewTimer(rest)

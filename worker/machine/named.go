@@ -22,6 +22,9 @@ func NewNamed(name string, facts []string) *Named {
 // As returns the name that the machine shares with machines that are alike. It is always valid.
 func (n *Named) As(context.Context, time.Time) (string, bool) { return n.name, true }
 
+// Known is As.
+func (n *Named) Known(time.Time) (string, bool) { return n.name, true }
+
 // idFile has what tells an installed system from all others (machine-id(5)). Images of containers
 // often have none.
 const idFile = "/etc/machine-id"

@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"text/template"
 
@@ -27,12 +28,18 @@ type Set struct{ list []policy }
 type policy struct {
 	name        string
 	match       map[string]string // "*" is any value
-	wrappers    [][]*template.Template
+	wrappers    [][]argument
 	environment map[string]string
 	nice        int
 	network     *bool  // nil: as the action asks
 	users       *Users // nil: the worker's
 	allow       []string
+}
+
+// An argument of a wrapper has its text and its parsed form.
+type argument struct {
+	text string
+	*template.Template
 }
 
 // A File is the content of a file of execution policies.
@@ -143,7 +150,7 @@ func (e *Entry) Validate() error {
 }
 
 // checkWrapper finds the program and parses the arguments.
-func checkWrapper(words []string) ([]*template.Template, error) {
+func checkWrapper(words []string) ([]argument, error) {
 	if len(words) == 0 {
 		return nil, errors.New("has no program")
 	}
@@ -154,7 +161,7 @@ func checkWrapper(words []string) ([]*template.Template, error) {
 	if program, err = filepath.Abs(program); err != nil {
 		return nil, err
 	}
-	var parsed []*template.Template
+	var parsed []argument
 	for i, w := range append([]string{program}, words[1:]...) {
 		t, err := template.New("argument").Parse(w)
 		if err == nil {
@@ -163,7 +170,7 @@ func checkWrapper(words []string) ([]*template.Template, error) {
 		if err != nil {
 			return nil, fmt.Errorf("argument %d: %w", i, err)
 		}
-		parsed = append(parsed, t)
+		parsed = append(parsed, argument{w, t})
 	}
 	return parsed, nil
 }
@@ -203,6 +210,41 @@ func properties(platform *repb.Platform) map[string]string {
 		}
 	}
 	return m
+}
+
+// Key identifies everything in p that affects commands: not names, nor how fast a command runs.
+func (p *Set) Key() (key []string) {
+	if p == nil {
+		return nil
+	}
+	for i := range p.list {
+		c := &p.list[i]
+		parts := [][]string{pairs(c.match), nil, pairs(c.environment), nil, nil, c.allow}
+		for _, w := range c.wrappers {
+			parts[1] = append(parts[1], strconv.Itoa(len(w)))
+			for _, argument := range w {
+				parts[1] = append(parts[1], argument.text)
+			}
+		}
+		if c.network != nil {
+			parts[3] = []string{strconv.FormatBool(*c.network)}
+		}
+		if c.users != nil {
+			parts[4] = c.users.Key()
+		}
+		for _, part := range parts {
+			key = append(append(key, strconv.Itoa(len(part))), part...)
+		}
+	}
+	return key
+}
+
+// pairs returns the names and values of a map, in the order of the names.
+func pairs(m map[string]string) (all []string) {
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		all = append(all, name, m[name])
+	}
+	return all
 }
 
 // Suffice returns an error if a policy has fewer users than there are positions.

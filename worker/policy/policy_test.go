@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -72,5 +73,33 @@ func check(t *testing.T, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)
+	}
+}
+
+// TestKey wants policies to be told apart by all that commands see of them, and by nothing else.
+func TestKey(t *testing.T) {
+	seen := map[string]string{}
+	for _, text := range []string{
+		"name: a", "name: a, match: {p: v}", "name: a, match: {p: w}", "name: a, match: {p: v, q: v}",
+		"name: a, environment: {A: b}", "name: a, environment: {A: c}", "name: a, environment: {A: b, B: c}",
+		"name: a, network: on", "name: a, network: off", "name: a, user: '7:7'", "name: a, user: '7:8'", "name: a, allow: [perf]",
+		"name: a, wrappers: [[env, b]]", "name: a, wrappers: [[env, c]]", "name: a, wrappers: [[env], [env, b]]", "name: a, wrappers: [[env, env, b]]",
+		`name: a, wrappers: [[env, '{{define "x"}}b{{end}}{{template "x"}}']]`, `name: a, wrappers: [[env, '{{define "x"}}c{{end}}{{template "x"}}']]`,
+	} {
+		set, err := Parse([]byte("policies: [{" + text + "}]"))
+		check(t, err)
+		key := fmt.Sprintf("%q", set.Key())
+		if seen[key] != "" {
+			t.Errorf("{%s} and {%s} have one key", seen[key], text)
+		}
+		seen[key] = text
+		other, err := Parse([]byte("policies: [{" + strings.Replace(text, "name: a", "name: b, nice: 5", 1) + "}]"))
+		check(t, err)
+		if again := fmt.Sprintf("%q", other.Key()); again != key {
+			t.Errorf("{%s}: name or niceness are in the key: %s, %s", text, key, again)
+		}
+	}
+	if key := (*Set)(nil).Key(); len(key) > 0 {
+		t.Errorf("no policies have the key %q", key)
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"go.uber.org/zap"
-	"google.golang.org/protobuf/types/known/timestamppb"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/tree"
 	"github.com/forerunner-build/forerunner/proto/actionstats"
 	"github.com/forerunner-build/forerunner/proto/reuse"
+	"github.com/forerunner-build/forerunner/records/lookback"
 	"github.com/forerunner-build/forerunner/records/record"
 )
 
@@ -29,24 +29,24 @@ const (
 type Attempt struct {
 	records *Records
 	key     record.Key
-	tree    Tree
-	seen    Recorder
+	tree    lookback.Tree
+	seen    lookback.Recorder
 
 	shared *Shared // nil: other workers are not asked
 	claim  Claim   // for them
 
-	outcome Outcome
+	outcome lookback.Outcome
 	why     string
-	run     Run        // if the outcome is Reused
-	others  *reuse.Run // that, if it is not among records
+	run     lookback.Run // if the outcome is Reused
+	others  *reuse.Run   // that, if it is not among records
 
 	result *repb.ActionResult // of this run, if it can be reused
 	blobs  []digest.Digest    // all that it needs
 }
 
 // Attempt begins an Attempt for an action with this key and input root.
-func (r *Records) Attempt(k record.Key, t Tree) *Attempt {
-	return &Attempt{records: r, key: k, tree: t, outcome: Unwanted}
+func (r *Records) Attempt(k record.Key, t lookback.Tree) *Attempt {
+	return &Attempt{records: r, key: k, tree: t, outcome: lookback.Unwanted}
 }
 
 // Share allows the use of other workers' runs, and shares this run with them.
@@ -54,15 +54,16 @@ func (a *Attempt) Share(s *Shared, c Claim) { a.shared, a.claim = s, c }
 
 // Find looks for an earlier run whose result can be reused: first among those of this worker, then
 // among those of others.
-func (a *Attempt) Find(ctx context.Context, s Storage) {
+func (a *Attempt) Find(ctx context.Context, s lookback.Storage) {
 	ctx, cancel := context.WithTimeout(ctx, findTimeout)
 	defer cancel()
+	a.shared.refresh()
 	a.run, a.outcome, a.why = a.records.Find(ctx, a.key, a.tree, s)
-	if a.outcome == Reused || a.shared == nil {
+	if a.outcome == lookback.Reused || a.shared == nil {
 		return
 	}
 	run, m, o, why := a.shared.find(ctx, a.claim, a.tree, s)
-	if o == Reused || a.outcome == Unknown {
+	if o == lookback.Reused || a.outcome == lookback.Unknown {
 		a.run, a.others, a.outcome, a.why = run, m, o, why
 	}
 }
@@ -77,13 +78,13 @@ func (a *Attempt) Adopt(ctx context.Context) error {
 	return a.records.add(ctx, a.key, a.tree, a.others)
 }
 
-// Outcome returns the outcome of Find; Unwanted before.
-func (a *Attempt) Outcome() Outcome { return a.outcome }
+// Outcome returns the outcome of Find; lookback.Unwanted before.
+func (a *Attempt) Outcome() lookback.Outcome { return a.outcome }
 
 // Reused returns the run whose result is reused; false if the action has run itself.
-func (a *Attempt) Reused() (Run, bool) {
-	if a == nil || a.outcome != Reused {
-		return Run{}, false
+func (a *Attempt) Reused() (lookback.Run, bool) {
+	if a == nil || a.outcome != lookback.Reused {
+		return lookback.Run{}, false
 	}
 	return a.run, true
 }
@@ -106,7 +107,7 @@ func (a *Attempt) Made(result *repb.ActionResult, blobs []digest.Digest) {
 // Forget forgets the lookups and outputs of a command that runs again.
 func (a *Attempt) Forget() {
 	if a != nil {
-		a.seen, a.result, a.blobs = Recorder{}, nil, nil
+		a.seen, a.result, a.blobs = lookback.Recorder{}, nil, nil
 	}
 }
 
@@ -117,7 +118,7 @@ func (a *Attempt) Keep(ctx context.Context, action digest.Digest, worker string,
 	}
 	ctx, cancel := context.WithTimeout(ctx, keepTimeout)
 	defer cancel()
-	m, err := a.tree.encode(ctx, &a.seen, Run{
+	m, err := a.tree.Encode(ctx, &a.seen, lookback.Run{
 		Action: action, Worker: worker, Completed: completed, Result: a.result, Blobs: a.blobs,
 	})
 	if err != nil {
@@ -135,9 +136,7 @@ func (a *Attempt) Metadata() *actionstats.Reused {
 	if !ok {
 		return nil
 	}
-	return &actionstats.Reused{
-		Action: run.Action.String(), Worker: run.Worker, Completed: timestamppb.New(run.Completed), Paths: int64(run.Paths),
-	}
+	return run.Metadata()
 }
 
 // Fields returns fields for the log line of the action.

@@ -7,13 +7,14 @@ import (
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 
 	"github.com/forerunner-build/forerunner/cas/tree"
+	"github.com/forerunner-build/forerunner/records/lookback"
 	"github.com/forerunner-build/forerunner/records/record"
 )
 
 // A go build of a small program looks at some 8,000 paths of an SDK with 15,000 files in
 // 1,600 folders, a C++ compiler at 1,000 of them.
-func benchmarkRun(b *testing.B, opened int) (*Records, record.Key, *Recorder, [2]Tree) {
-	in, seen, src := files{}, &Recorder{}, &fakeSource{}
+func benchmarkRun(b *testing.B, opened int) (*Records, record.Key, *lookback.Recorder, [2]lookback.Tree) {
+	in, seen, src := files{}, &lookback.Recorder{}, &fakeSource{}
 	for i := range 15000 {
 		dir := fmt.Sprintf("sdk/lib%d/part%d", i%40, i%1600)
 		name := fmt.Sprintf("%s/file%d", dir, i)
@@ -34,7 +35,7 @@ func benchmarkRun(b *testing.B, opened int) (*Records, record.Key, *Recorder, [2
 	for i := range 40 {
 		edits[fmt.Sprintf("sdk/lib%d/new", i)] = "new"
 	}
-	return New(&fakeStore{}), k, seen, [2]Tree{src.tree(b, in), src.tree(b, in.edited(edits))}
+	return New(&fakeStore{}), k, seen, [2]lookback.Tree{src.tree(b, in), src.tree(b, in.edited(edits))}
 }
 
 func BenchmarkFind(b *testing.B) {
@@ -46,7 +47,7 @@ func BenchmarkFind(b *testing.B) {
 		bytes := len(r.store.(*fakeStore).values[k])
 		b.Run(fmt.Sprintf("%d_opened", opened), func(b *testing.B) {
 			for b.Loop() {
-				if _, o, why := r.Find(b.Context(), k, trees[1], fakeStorage{}); o != Reused {
+				if _, o, why := r.Find(b.Context(), k, trees[1], fakeStorage{}); o != lookback.Reused {
 					b.Fatal(o, why)
 				}
 			}

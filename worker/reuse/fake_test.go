@@ -14,6 +14,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
+	"github.com/forerunner-build/forerunner/records/lookback"
 	"github.com/forerunner-build/forerunner/records/record"
 )
 
@@ -70,9 +71,9 @@ func (f files) edited(edits files) files {
 	return out
 }
 
-func (s *fakeSource) tree(t testing.TB, f files) Tree {
+func (s *fakeSource) tree(t testing.TB, f files) lookback.Tree {
 	t.Helper()
-	return Tree{Root: s.put(t, f), Source: s}
+	return lookback.Tree{Root: s.put(t, f), Source: s}
 }
 
 func (s *fakeSource) put(t testing.TB, f files) digest.Digest {
@@ -173,8 +174,8 @@ func keyOf(t testing.TB, a *repb.Action) record.Key {
 }
 
 // runOf is a run that printed name.
-func runOf(name string) Run {
-	return Run{
+func runOf(name string) lookback.Run {
+	return lookback.Run{
 		Action: digest.Of(fn, []byte(name)), Worker: "worker of " + name,
 		Result: &repb.ActionResult{
 			StdoutRaw:         []byte(name),

@@ -6,6 +6,8 @@ import (
 	"testing"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+
+	"github.com/forerunner-build/forerunner/records/lookback"
 )
 
 // FuzzRecord stores arbitrary bytes with the right hash. A run is reused only if the tree allows
@@ -25,13 +27,13 @@ func FuzzRecord(f *testing.F) {
 		check(t, store.Put(t.Context(), k, append(sum[:], record...)))
 		r, now := New(store), src.tree(t, was)
 		run, o, _ := r.Find(t.Context(), k, now, fakeStorage{})
-		if o == Reused && (run.Result == nil || run.Action.IsZero()) {
+		if o == lookback.Reused && (run.Result == nil || run.Action.IsZero()) {
 			t.Errorf("%v is reused", run)
 		}
 		next := runOf("next")
 		check(t, r.Keep(t.Context(), k, now, recorded("a", "a/b<"), next))
 		run, o, why := r.Find(t.Context(), k, now, fakeStorage{})
-		if o != Reused || run.Action != next.Action || !slices.Equal(run.Blobs, next.Blobs) {
+		if o != lookback.Reused || run.Action != next.Action || !slices.Equal(run.Blobs, next.Blobs) {
 			t.Errorf("%s %q %v", o, why, run)
 		}
 	})

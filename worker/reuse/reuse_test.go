@@ -12,13 +12,14 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
 	"github.com/forerunner-build/forerunner/records/accounts"
+	"github.com/forerunner-build/forerunner/records/lookback"
 	"github.com/forerunner-build/forerunner/records/record"
 )
 
 // recorded returns a Recorder that saw looks: "a/b" was looked up, "a/b<" opened or followed,
 // "a/b/" listed.
-func recorded(looks ...string) *Recorder {
-	r := &Recorder{}
+func recorded(looks ...string) *lookback.Recorder {
+	r := &lookback.Recorder{}
 	for _, l := range looks {
 		switch {
 		case strings.HasSuffix(l, "<"):
@@ -82,12 +83,12 @@ func TestEdits(t *testing.T) {
 			check(t, r.Keep(t.Context(), k, src.tree(t, before), recorded(looks...), was))
 			run, o, why := r.Find(t.Context(), k, src.tree(t, before.edited(c.edits)), fakeStorage{})
 			if c.want != "" {
-				if o != Differs || why != c.want {
+				if o != lookback.Differs || why != c.want {
 					t.Errorf("%s %q, want differs %q", o, why, c.want)
 				}
 				return
 			}
-			if o != Reused || run.Action != was.Action || run.Worker != was.Worker || !sameResult(run.Result, was.Result) ||
+			if o != lookback.Reused || run.Action != was.Action || run.Worker != was.Worker || !sameResult(run.Result, was.Result) ||
 				run.Result.GetExecutionMetadata() != nil || !slices.Equal(run.Blobs, was.Blobs) || run.Paths != len(looks)-1 {
 				t.Errorf("%s %q %v", o, why, run)
 			}
@@ -134,12 +135,12 @@ func TestOldRecordsAreNotFound(t *testing.T) {
 	check(t, err)
 	old := record.Key{Bucket: "reuse-1", Instance: "instance", Digest: d}
 	check(t, r.Keep(t.Context(), old, tree, recorded("in<"), runOf("old")))
-	if _, outcome, _ := r.Find(t.Context(), old, tree, fakeStorage{}); outcome != Reused {
+	if _, outcome, _ := r.Find(t.Context(), old, tree, fakeStorage{}); outcome != lookback.Reused {
 		t.Fatalf("under the old key: %s", outcome)
 	}
 	for _, how := range [][]byte{nil, []byte("how")} {
 		k, _ := KeyOf("instance", fn, &repb.Action{}, how)
-		if _, outcome, _ := r.Find(t.Context(), k, tree, fakeStorage{}); outcome != Unknown {
+		if _, outcome, _ := r.Find(t.Context(), k, tree, fakeStorage{}); outcome != lookback.Unknown {
 			t.Errorf("under a new key: %s", outcome)
 		}
 	}
@@ -149,7 +150,9 @@ func TestOldRecordsAreNotFound(t *testing.T) {
 func TestSeveralRuns(t *testing.T) {
 	src, store := &fakeSource{}, &fakeStore{}
 	r, k := New(store), keyOf(t, &repb.Action{})
-	treeOf := func(i int) Tree { return src.tree(t, files{"in": fmt.Sprint("content ", i), "unread": fmt.Sprint(i)}) }
+	treeOf := func(i int) lookback.Tree {
+		return src.tree(t, files{"in": fmt.Sprint("content ", i), "unread": fmt.Sprint(i)})
+	}
 	for i := range accounts.MaxRuns + 2 {
 		for range 2 { // a run that saw the same takes the place of the one before
 			check(t, r.Keep(t.Context(), k, treeOf(i), recorded("in<"), runOf(fmt.Sprint(i))))
@@ -157,7 +160,7 @@ func TestSeveralRuns(t *testing.T) {
 	}
 	for i := range accounts.MaxRuns + 2 {
 		run, o, _ := r.Find(t.Context(), k, treeOf(i), fakeStorage{})
-		if want := i >= 2; (o == Reused) != want {
+		if want := i >= 2; (o == lookback.Reused) != want {
 			t.Errorf("run %d: %s", i, o)
 		} else if want && string(run.Result.GetStdoutRaw()) != fmt.Sprint(i) {
 			t.Errorf("run %d is %q", i, run.Result.GetStdoutRaw())
@@ -171,16 +174,16 @@ func TestFindIsCareful(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		spoil   func(*fakeStore, *fakeSource, *fakeStorage)
-		outcome Outcome
+		outcome lookback.Outcome
 	}{
-		{"nothing", func(*fakeStore, *fakeSource, *fakeStorage) {}, Reused},
-		{"no record", func(s *fakeStore, _ *fakeSource, _ *fakeStorage) { clear(s.values) }, Unknown},
-		{"store", func(s *fakeStore, _ *fakeSource, _ *fakeStorage) { s.fails = failure }, Failed},
-		{"directories", func(_ *fakeStore, s *fakeSource, _ *fakeStorage) { s.fails = failure }, Failed},
-		{"storage", func(_ *fakeStore, _ *fakeSource, s *fakeStorage) { s.fails = failure }, Failed},
+		{"nothing", func(*fakeStore, *fakeSource, *fakeStorage) {}, lookback.Reused},
+		{"no record", func(s *fakeStore, _ *fakeSource, _ *fakeStorage) { clear(s.values) }, lookback.Unknown},
+		{"store", func(s *fakeStore, _ *fakeSource, _ *fakeStorage) { s.fails = failure }, lookback.Failed},
+		{"directories", func(_ *fakeStore, s *fakeSource, _ *fakeStorage) { s.fails = failure }, lookback.Failed},
+		{"storage", func(_ *fakeStore, _ *fakeSource, s *fakeStorage) { s.fails = failure }, lookback.Failed},
 		{"an output is gone", func(_ *fakeStore, _ *fakeSource, s *fakeStorage) {
 			s.lacks = map[digest.Digest]bool{digest.Of(fn, []byte("blob of was")): true}
-		}, Gone},
+		}, lookback.Gone},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			src, store, storage := &fakeSource{}, &fakeStore{}, &fakeStorage{}
@@ -207,13 +210,13 @@ func TestDamagedRecords(t *testing.T) {
 	for i := range whole {
 		for _, damaged := range [][]byte{whole[:i], append(append(slices.Clone(whole[:i]), whole[i]^1), whole[i+1:]...)} {
 			store.values[k] = damaged
-			if _, o, _ := r.Find(t.Context(), k, now, fakeStorage{}); o != Failed {
+			if _, o, _ := r.Find(t.Context(), k, now, fakeStorage{}); o != lookback.Failed {
 				t.Fatalf("byte %d of %d: %s", i, len(whole), o)
 			}
 		}
 	}
 	keep()
-	if _, o, why := r.Find(t.Context(), k, now, fakeStorage{}); o != Reused {
+	if _, o, why := r.Find(t.Context(), k, now, fakeStorage{}); o != lookback.Reused {
 		t.Errorf("after another run: %s %s", o, why)
 	}
 }
@@ -223,19 +226,19 @@ func TestTooMuch(t *testing.T) {
 	src, store := &fakeSource{}, &fakeStore{}
 	r, k := New(store), keyOf(t, &repb.Action{})
 	now := src.tree(t, files{"in": "in"})
-	many := &Recorder{}
-	for i := range maxPaths + 1 {
+	many := &lookback.Recorder{}
+	for i := range lookback.MaxPaths + 1 {
 		many.Look(fmt.Sprint(i), tree.LookUp)
 	}
-	whole := &Recorder{}
+	whole := &lookback.Recorder{}
 	whole.Look("", tree.LookInside)
 	large := runOf("large")
 	large.Result.StdoutRaw = make([]byte, accounts.MaxBytes)
 	for name, c := range map[string]struct {
-		seen *Recorder
-		run  Run
+		seen *lookback.Recorder
+		run  lookback.Run
 	}{
-		"paths": {many, runOf("")}, "the whole root": {whole, runOf("")}, "bytes": {&Recorder{}, large},
+		"paths": {many, runOf("")}, "the whole root": {whole, runOf("")}, "bytes": {&lookback.Recorder{}, large},
 		"into what is no directory": {recorded("in/x"), runOf("")}, "into what is not there": {recorded("no/x"), runOf("")},
 	} {
 		if err := r.Keep(t.Context(), k, now, c.seen, c.run); err == nil || len(store.values) > 0 {
@@ -259,17 +262,6 @@ func TestTooMuch(t *testing.T) {
 	}
 }
 
-// TestLongPaths wants no more of them in memory than the bound lets.
-func TestLongPaths(t *testing.T) {
-	seen, long := &Recorder{}, strings.Repeat("/path", 800)[1:]
-	for i := range 2 * maxPathBytes / len(long) {
-		seen.Look(fmt.Sprint(long, i), tree.LookUp)
-	}
-	if _, all := seen.looked(); all || len(seen.looks)*len(long) > maxPathBytes {
-		t.Errorf("%d paths of %d bytes are kept", len(seen.looks), len(long))
-	}
-}
-
 // TestFetching wants directories that are not local to come in one call a level, and those that
 // are as they were not at all.
 func TestFetching(t *testing.T) {
@@ -288,7 +280,7 @@ func TestFetching(t *testing.T) {
 	}
 	now := src.tree(t, before.edited(edits))
 	src.local = map[digest.Digest]bool{}
-	if _, o, why := r.Find(t.Context(), k, now, fakeStorage{}); o != Reused {
+	if _, o, why := r.Find(t.Context(), k, now, fakeStorage{}); o != lookback.Reused {
 		t.Errorf("%s %s", o, why)
 	}
 	if !slices.Equal(src.loads, []int{1, 10, 10}) {

@@ -20,6 +20,7 @@ import (
 	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/proto/reuse"
 	"github.com/forerunner-build/forerunner/records/accounts"
+	"github.com/forerunner-build/forerunner/records/lookback"
 	"github.com/forerunner-build/forerunner/records/record"
 )
 
@@ -52,6 +53,8 @@ type Machine interface {
 	// As returns a name that the machine shares with machines that are alike, if it has not changed
 	// since a time. It waits for the check, unless that would exceed the deadline of ctx.
 	As(ctx context.Context, since time.Time) (name string, ok bool)
+	// Known is As without a check and without waiting.
+	Known(since time.Time) (name string, ok bool)
 }
 
 // NewCounts returns the counters of Shared.
@@ -169,16 +172,39 @@ func (s *Shared) Close(abort context.Context) {
 	<-sent
 }
 
+// Circumstances identifies, as in FindRequest, how commands run here (KeyOf) and on which machine. It
+// is nil if no recent check of the machine is known. It does not wait.
+func (s *Shared) Circumstances(how []byte) []byte {
+	if s == nil {
+		return nil
+	}
+	name, ok := s.options.Machine.Known(time.Now().Add(-maxAge))
+	if !ok {
+		return nil
+	}
+	return circumstances(how, name)
+}
+
+// refresh starts a check of the machine if the last one will soon be too old. It does not wait.
+func (s *Shared) refresh() {
+	if s == nil {
+		return
+	}
+	ended, end := context.WithCancel(s.alive)
+	end()
+	_, _ = s.options.Machine.As(ended, time.Now().Add(-maxAge/2))
+}
+
 func (s *Shared) count(result string) { s.options.Counts.WithLabelValues(result).Inc() }
 
 // find returns a run of any worker that saw nothing which t does not show.
-func (s *Shared) find(ctx context.Context, c Claim, t Tree, storage Storage) (run Run, m *reuse.Run, o Outcome, why string) {
+func (s *Shared) find(ctx context.Context, c Claim, t lookback.Tree, storage lookback.Storage) (run lookback.Run, m *reuse.Run, o lookback.Outcome, why string) {
 	asked, cancel := context.WithTimeout(ctx, sharedTimeout)
 	defer cancel()
 	name, ok := s.options.Machine.As(asked, time.Now().Add(-maxAge))
 	if !ok {
 		s.count(sharedUnavailable)
-		return Run{}, nil, Unknown, ""
+		return lookback.Run{}, nil, lookback.Unknown, ""
 	}
 	var known *reuse.Record
 	ok = s.careful.Try(asked, "find", names.AccountsBucket, func(ctx context.Context) (err error) {
@@ -190,7 +216,7 @@ func (s *Shared) find(ctx context.Context, c Claim, t Tree, storage Storage) (ru
 	})
 	if !ok {
 		s.count(sharedUnavailable)
-		return Run{}, nil, Unknown, ""
+		return lookback.Run{}, nil, lookback.Unknown, ""
 	}
 	var runs []*reuse.Run
 	for _, m := range known.GetRuns() {
@@ -199,8 +225,8 @@ func (s *Shared) find(ctx context.Context, c Claim, t Tree, storage Storage) (ru
 			runs = append(runs, m)
 		}
 	}
-	run, m, o, why = t.matching(ctx, runs, storage)
-	if o == Reused {
+	run, m, o, why = t.Match(ctx, runs, storage)
+	if o == lookback.Reused {
 		s.count(sharedSpared)
 	} else {
 		s.count(sharedNone)

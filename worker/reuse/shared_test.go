@@ -19,9 +19,11 @@ import (
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/tree"
 	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/proto/reuse"
 	"github.com/forerunner-build/forerunner/records/accounts"
+	"github.com/forerunner-build/forerunner/records/lookback"
 )
 
 // fakeAccounts is the service of a scheduler. It returns all runs that were added under the same
@@ -83,6 +85,8 @@ func (m *fakeMachine) As(_ context.Context, since time.Time) (string, bool) {
 	return m.name, !m.changed
 }
 
+func (m *fakeMachine) Known(since time.Time) (string, bool) { return m.As(context.Background(), since) }
+
 // A fakeWorker has records of its own, and those that it shares.
 type fakeWorker struct {
 	*testing.T
@@ -98,7 +102,7 @@ func (s *fakeAccounts) worker(t *testing.T, m Machine) *fakeWorker {
 	return &fakeWorker{t, New(&fakeStore{}), shared, "how"}
 }
 
-func (w *fakeWorker) attempt(t Tree) *Attempt {
+func (w *fakeWorker) attempt(t lookback.Tree) *Attempt {
 	w.Helper()
 	a := w.records.Attempt(keyOf(w, &repb.Action{}), t)
 	action := runOf("ran").Action
@@ -107,20 +111,18 @@ func (w *fakeWorker) attempt(t Tree) *Attempt {
 }
 
 // runs has a worker run its action, which looks at src/main.c, and record the run.
-func (w *fakeWorker) runs(t Tree) {
+func (w *fakeWorker) runs(t lookback.Tree) {
 	w.Helper()
 	a := w.attempt(t)
-	for _, l := range []string{"src", "src/main.c"} {
-		a.Hook()(l, 3)
-	}
-	a.seen.looks["src"] = 1
+	a.Hook()("src", tree.LookUp)
+	a.Hook()("src/main.c", tree.LookUp|tree.LookInside)
 	run := runOf("ran")
 	a.Made(run.Result, run.Blobs)
 	check(w, a.Keep(w.Context(), run.Action, "first", time.Unix(1, 0)))
 }
 
 // finds returns what comes of looking for a former run.
-func (w *fakeWorker) finds(t Tree, s Storage) (Outcome, *Attempt) {
+func (w *fakeWorker) finds(t lookback.Tree, s lookback.Storage) (lookback.Outcome, *Attempt) {
 	w.Helper()
 	a := w.attempt(t)
 	a.Find(w.Context(), s)
@@ -146,14 +148,14 @@ func TestRunsOfOtherWorkers(t *testing.T) {
 		how     string
 		files   files
 		storage fakeStorage
-		want    Outcome
+		want    lookback.Outcome
 	}{
-		"alike":                  {&fakeMachine{name: "alike"}, "how", unreadEdited, fakeStorage{}, Reused},
-		"another machine":        {&fakeMachine{name: "other"}, "how", unreadEdited, fakeStorage{}, Unknown},
-		"run in another way":     {&fakeMachine{name: "alike"}, "other", unreadEdited, fakeStorage{}, Unknown},
-		"a file that was read":   {&fakeMachine{name: "alike"}, "how", readEdited, fakeStorage{}, Differs},
-		"outputs gone":           {&fakeMachine{name: "alike"}, "how", unreadEdited, gone, Gone},
-		"a machine that changed": {&fakeMachine{name: "alike", changed: true}, "how", unreadEdited, fakeStorage{}, Unknown},
+		"alike":                  {&fakeMachine{name: "alike"}, "how", unreadEdited, fakeStorage{}, lookback.Reused},
+		"another machine":        {&fakeMachine{name: "other"}, "how", unreadEdited, fakeStorage{}, lookback.Unknown},
+		"run in another way":     {&fakeMachine{name: "alike"}, "other", unreadEdited, fakeStorage{}, lookback.Unknown},
+		"a file that was read":   {&fakeMachine{name: "alike"}, "how", readEdited, fakeStorage{}, lookback.Differs},
+		"outputs gone":           {&fakeMachine{name: "alike"}, "how", unreadEdited, gone, lookback.Gone},
+		"a machine that changed": {&fakeMachine{name: "alike", changed: true}, "how", unreadEdited, fakeStorage{}, lookback.Unknown},
 	} {
 		w := service.worker(t, c.machine)
 		w.how = c.how
@@ -172,7 +174,7 @@ func TestRunsOfOtherWorkers(t *testing.T) {
 		// A worker need not ask for a run that it has adopted.
 		check(t, a.Adopt(t.Context()))
 		asked := service.asked
-		if got, _ := w.finds(src.tree(t, unreadEdited), fakeStorage{}); got != Reused || service.asked > asked {
+		if got, _ := w.finds(src.tree(t, unreadEdited), fakeStorage{}); got != lookback.Reused || service.asked > asked {
 			t.Errorf("the next time: %s, asked %d times", got, service.asked-asked)
 		}
 	}
@@ -184,10 +186,10 @@ func TestOwnRunsFirst(t *testing.T) {
 	w := service.worker(t, &fakeMachine{name: "alike"})
 	w.runs(src.tree(t, sourceFiles))
 	<-service.kept
-	if got, _ := w.finds(src.tree(t, unreadEdited), fakeStorage{}); got != Reused || service.asked > 0 {
+	if got, _ := w.finds(src.tree(t, unreadEdited), fakeStorage{}); got != lookback.Reused || service.asked > 0 {
 		t.Errorf("%s, and the others were asked %d times", got, service.asked)
 	}
-	if got, _ := w.finds(src.tree(t, readEdited), fakeStorage{}); got != Differs || service.asked != 1 {
+	if got, _ := w.finds(src.tree(t, readEdited), fakeStorage{}); got != lookback.Differs || service.asked != 1 {
 		t.Errorf("%s, and the others were asked %d times", got, service.asked)
 	}
 }
@@ -216,13 +218,13 @@ func TestSharedRunsAreChecked(t *testing.T) {
 			spoil(service, runs[0])
 		}
 		w := service.worker(t, &fakeMachine{name: "alike"})
-		if got, a := w.finds(now, fakeStorage{}); got == Reused {
+		if got, a := w.finds(now, fakeStorage{}); got == lookback.Reused {
 			t.Errorf("%s: %s", name, got)
 		} else if err := a.Adopt(t.Context()); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 		w.runs(now) // it continues with its own runs
-		if got, _ := w.finds(now, fakeStorage{}); got != Reused {
+		if got, _ := w.finds(now, fakeStorage{}); got != lookback.Reused {
 			t.Errorf("%s: its own run is %s", name, got)
 		}
 	}
@@ -317,6 +319,8 @@ func (m hangingMachine) As(ctx context.Context, _ time.Time) (string, bool) {
 	return "", false
 }
 
+func (hangingMachine) Known(time.Time) (string, bool) { return "", false }
+
 // stuckMachine does not find out what it is, however often it is asked.
 type stuckMachine struct{}
 
@@ -324,6 +328,8 @@ func (stuckMachine) As(ctx context.Context, _ time.Time) (string, bool) {
 	<-ctx.Done()
 	return "", false
 }
+
+func (stuckMachine) Known(time.Time) (string, bool) { return "", false }
 
 // TestQueuedRunsTakeWhatTheyCount: queued runs take about as much memory as is counted: a run of
 // many small parts takes seventy times its encoded size when decoded.
@@ -349,5 +355,36 @@ func TestQueuedRunsTakeWhatTheyCount(t *testing.T) {
 	counted := s.queued.Load()
 	if took := heap() - before; counted < 1<<20 || took > 3*counted {
 		t.Errorf("what waits takes %d bytes and counts for %d", took, counted)
+	}
+}
+
+// TestCircumstances: the scheduler is told the circumstances with which runs are shared, while the
+// machine is known to be unchanged. Looking for a run keeps that known, even if the worker has the
+// run itself.
+func TestCircumstances(t *testing.T) {
+	service, src, machine := newFakeAccounts(), &fakeSource{}, &fakeMachine{name: "alike"}
+	w := service.worker(t, machine)
+	w.runs(src.tree(t, sourceFiles))
+	<-service.kept
+	here := w.shared.Circumstances([]byte(w.how))
+	if service.runs[string(here)] == nil {
+		t.Errorf("circumstances %x have no run", here)
+	}
+	if other := w.shared.Circumstances([]byte("other")); string(other) == string(here) {
+		t.Error("runs in another way have the same circumstances")
+	}
+	began := time.Now()
+	if got, _ := w.finds(src.tree(t, unreadEdited), fakeStorage{}); got != lookback.Reused {
+		t.Error(got)
+	}
+	if since := machine.since[len(machine.since)-1]; since.Before(began.Add(-maxAge / 2)) {
+		t.Errorf("a check from %s before was not renewed", began.Sub(since))
+	}
+	machine.changed = true
+	if here := w.shared.Circumstances([]byte(w.how)); here != nil {
+		t.Errorf("a machine that changed has the circumstances %x", here)
+	}
+	if here := (*Shared)(nil).Circumstances(nil); here != nil {
+		t.Errorf("a worker that shares no runs has the circumstances %x", here)
 	}
 }

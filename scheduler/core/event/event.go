@@ -102,6 +102,9 @@ type Report struct {
 	// mistake, at the same time; empty if it is unknown. Address is the source of the call, for
 	// people.
 	Boot, Address string
+	// Circumstances identifies how and where the worker runs commands; workers with the same value
+	// may reuse each other's runs. Empty if it reuses none. No decision depends on it.
+	Circumstances string
 	// Prefix, Platform and SizeClass define which actions it serves.
 	Prefix    string
 	Platform  request.Platform

@@ -1,4 +1,4 @@
-package reuse
+package lookback
 
 import (
 	"strings"
@@ -7,11 +7,11 @@ import (
 	"github.com/forerunner-build/forerunner/cas/tree"
 )
 
-// maxPaths limits the paths that a Recorder keeps, maxPathBytes the sum of their lengths. A run
+// MaxPaths limits the paths that a Recorder keeps, maxPathBytes the sum of their lengths. A run
 // with more lookups is not remembered.
 const (
-	maxPaths     = 1 << 16
-	maxPathBytes = 256 * maxPaths
+	MaxPaths     = 1 << 16
+	maxPathBytes = 256 * MaxPaths
 )
 
 // A Recorder collects the lookups of one run in its input root. Its zero value is ready; its
@@ -33,7 +33,7 @@ func (r *Recorder) Look(path string, l tree.Look) {
 	}
 	known, ok := r.looks[path]
 	if !ok {
-		if len(r.looks) == maxPaths || r.bytes+len(path) > maxPathBytes {
+		if len(r.looks) == MaxPaths || r.bytes+len(path) > maxPathBytes {
 			r.lost = true
 			return
 		}

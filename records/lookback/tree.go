@@ -1,4 +1,4 @@
-package reuse
+package lookback
 
 import (
 	"bytes"
@@ -66,9 +66,9 @@ type comparison struct {
 	now  digest.Digest
 }
 
-// differs returns a path at which t differs from an earlier run, whose record is seen; it is false
+// Differs returns a path at which t differs from an earlier run, whose record is seen; it is false
 // if there is none. Missing directories are fetched level by level, each level in one call.
-func (t Tree) differs(ctx context.Context, seen *reuse.Directory) (path string, differs bool, err error) {
+func (t Tree) Differs(ctx context.Context, seen *reuse.Directory) (path string, differs bool, err error) {
 	level := []comparison{{"", seen, t.Root}}
 	for len(level) > 0 {
 		level = slices.DeleteFunc(level, func(c comparison) bool { return c.same() })
