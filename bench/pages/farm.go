@@ -35,7 +35,11 @@ import (
 	"github.com/forerunner-build/forerunner/web"
 )
 
-const pagesCohort = "linux"
+const (
+	pagesCohort = "linux"
+	// takenCommand is the size of a Command that workers take with an action.
+	takenCommand = "65536"
+)
 
 // A pagesFarm is a scheduler with its pages, served over HTTP on 127.0.0.1. Clients and workers
 // call it within the process. Each client executes one action over and over, so the queue keeps its
@@ -109,7 +113,8 @@ func startPagesFarm(ctx context.Context, shape pagesShape) (_ *pagesFarm, err er
 // instance name.
 func (f *pagesFarm) options() scheduler.ServerOptions {
 	o := scheduler.ServerOptions{
-		Storage: func(string, digest.Function) scheduler.Storage { return f },
+		Storage:     func(string, digest.Function) scheduler.Storage { return f },
+		StorageHere: true,
 		Config: tuning.Config{
 			MaxPerClient: 2 * len(f.load.Actions),
 			Quotas: quota.Config{
@@ -218,6 +223,7 @@ func (f *pagesFarm) ask(ctx context.Context, i int) error {
 
 // work runs a worker until ctx ends.
 func (f *pagesFarm) work(ctx context.Context, number int) error {
+	ctx = metadata.NewIncomingContext(ctx, metadata.Pairs(names.CommandHeader, takenCommand))
 	req := f.load.Worker(number)
 	idle := req.CurrentState
 	for {

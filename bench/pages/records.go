@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"time"
 
@@ -101,8 +102,9 @@ func (p *recordsFigures) dispatch(ctx context.Context, shape pagesShape, folder 
 }
 
 // turn lets the workers call for a window. It returns the pace of the actions when all have their
-// records. The caller must hold calling.
+// records. It begins without the garbage of the other farm's turn. The caller must hold calling.
 func (f *pagesFarm) turn(ctx context.Context) (pace, error) {
+	runtime.GC()
 	began, ended, cpu := time.Now(), f.ended.Load(), report.CPUTime()
 	f.calling.Unlock()
 	err := pause.For(ctx, f.shape.window)
