@@ -91,7 +91,7 @@ func (w *Worker) Start(ctx context.Context) (_ *Started, err error) {
 	}
 	s.examine()
 	if w.ExecFilesystem != vfs.HardLink {
-		if s.guard, err = mounts.StartGuard(w.below(w.Mount, "mount")); err != nil {
+		if s.guard, err = mounts.StartGuard(w.below(w.Mount, "mount"), w.LogForm); err != nil {
 			return nil, err
 		}
 	}
