@@ -119,7 +119,7 @@ type Worker struct {
 	Logger *zap.Logger
 	// LogForm is how processes beside this one write to standard error; empty: for people.
 	LogForm logline.Form
-	joined *joined // the scheduler in this process shows what it has; nil: there is none
+	joined  *joined // the scheduler in this process shows what it has; nil: there is none
 	// HideFiles are files that the program reads; they and their neighbours are hidden from
 	// commands.
 	HideFiles []string
