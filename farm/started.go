@@ -47,7 +47,7 @@ type Started struct {
 func (w *Worker) Start(ctx context.Context) (_ *Started, err error) {
 	switch {
 	case w.Slots < 0:
-		return nil, fmt.Errorf("--slots: %d commands at once", w.Slots)
+		return nil, fmt.Errorf("--slots %d: give the number of commands that run at once, or 0 for one for each CPU", w.Slots)
 	case w.Slots == 0:
 		w.Slots = runtime.NumCPU()
 	}

@@ -35,10 +35,10 @@ func manyRecords() recordsShape {
 
 // recordsFigures are the results of pages with records.
 type recordsFigures struct {
-	full, half pairs // dispatch with all cores busy, and at half of that rate
-	lost       uint64 // records that were not stored
-	bytes         float64 // per record
-	loads         map[string][]pageLoad
+	full, half pairs   // dispatch with all cores busy, and at half of that rate
+	lost       uint64  // records that were not stored
+	bytes      float64 // per record
+	loads      map[string][]pageLoad
 }
 
 // pairs are turns of a scheduler without records and of one with.

@@ -56,13 +56,22 @@ func Execute(ctx context.Context, root *cobra.Command) error {
 	if wrong := (*UsageError)(nil); errors.As(err, &wrong) {
 		err = &UsageError{wrong.Err, cmd.CommandPath()}
 	} else if !started {
-		err = &UsageError{err, cmd.CommandPath()}
+		err = &UsageError{onOneLine(err), cmd.CommandPath()}
 	}
 	if wantsJSON(cmd) {
 		logline.JSON.Print(os.Stderr, "error", "program ends", err)
 		err = &loggedError{err}
 	}
 	return err
+}
+
+// onOneLine puts suggestions of cobra on the line of an error.
+func onOneLine(err error) error {
+	what, names, found := strings.Cut(err.Error(), "\n\nDid you mean this?\n")
+	if !found {
+		return err
+	}
+	return fmt.Errorf("%s: did you mean %s?", what, strings.Join(strings.Fields(names), " or "))
 }
 
 // wantsJSON reports whether a command was called with --log-json, which its flags may not say: the

@@ -45,6 +45,9 @@ func TestExplain(t *testing.T) {
 		}
 	}
 	expect(first, "No other run of the same program is known here.")
+	action := actionOf(f, listen)
+	expect(action, first)
+	expect(action[:leastDigits], first)
 	run("two", "one")
 	second := latest()
 	expect(second, "Input used.txt differs and was read.", first)
@@ -63,4 +66,17 @@ func TestExplain(t *testing.T) {
 	f.Start("forerunner", "explain", "--remote", listen, "a/b").Expect(2, "", "HASH/SIZE")
 	f.Start("forerunner", "explain", "--remote", listen).Expect(2, "", "give one action")
 	farm.Drain()
+}
+
+// leastDigits is how many digits of a hash pages show.
+const leastDigits = 12
+
+// actionOf returns the action of the last record.
+func actionOf(f *programs.Test, listen string) string {
+	f.Helper()
+	var list struct{ Records []struct{ Action string } }
+	if err := json.Unmarshal([]byte(f.Verb(listen, "history", "--json", "--limit", "1")), &list); err != nil || len(list.Records) != 1 {
+		f.Fatalf("%v, %v", list, err)
+	}
+	return list.Records[0].Action
 }
