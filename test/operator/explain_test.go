@@ -62,7 +62,7 @@ func TestExplain(t *testing.T) {
 		len(said.Differences) != 1 || said.Differences[0].List[0].Read != "no" {
 		f.Errorf("as JSON: %v, %v", said, err)
 	}
-	f.Start("forerunner", "explain", "--remote", listen, strings.Repeat("0", 64)+"/1").Expect(1, "", "forerunner history lists them")
+	f.Start("forerunner", "explain", "--remote", listen, strings.Repeat("0", 64)+"/1").Expect(1, "", "\"forerunner history\" lists")
 	f.Start("forerunner", "explain", "--remote", listen, "a/b").Expect(2, "", "HASH/SIZE")
 	f.Start("forerunner", "explain", "--remote", listen).Expect(2, "", "give one action")
 	farm.Drain()
