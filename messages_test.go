@@ -101,7 +101,9 @@ func messageOf(call *ast.CallExpr, page bool) string {
 	} else if f.Sel.Name == "Errorf" {
 		return ""
 	}
-	if !slices.Contains([]string{"Warn", "Error", "Errorf"}, f.Sel.Name) || len(call.Args) <= at {
+	if f.Sel.Name == "Print" && len(call.Args) == 4 {
+		at = 2 // logline.Form's
+	} else if !slices.Contains([]string{"Warn", "Error", "Errorf"}, f.Sel.Name) || len(call.Args) <= at {
 		return ""
 	}
 	return verb.ReplaceAllString(textOf(call.Args[at]), "…")

@@ -224,7 +224,7 @@ func (w *Worker) certificates(e *examination) (string, error) {
 		}
 	}
 	if files == 0 {
-		return "no file is named: no TLS but by the authorities of the system", nil
+		return "none are configured; grpcs:// trusts the authorities of this system", nil
 	}
 	return fmt.Sprintf("%d files can be used", files), nil
 }
@@ -287,7 +287,7 @@ func (w *Worker) freePorts(e *examination) (string, error) {
 	if len(free) == 0 {
 		return "none is asked for", nil
 	}
-	return strings.Join(free, " and ") + " can be had", nil
+	return strings.Join(free, " and ") + " can be used", nil
 }
 
 // dataFolder writes into the data folder, and measures the room.
@@ -435,7 +435,7 @@ func (s *Started) quotas() string {
 	quotas := diskquota.New(s.w.Data, isolation.Owners())
 	quotas.Warn(s.w.Logger)
 	said, _ := quotas.Describe()
-	return cmp.Or(said, "none are seen")
+	return cmp.Or(said, "none")
 }
 
 // tryRoots makes an input root as for actions, in a store of its own.

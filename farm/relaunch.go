@@ -23,7 +23,7 @@ const (
 
 func (s *Started) launch(ctx context.Context, i int) (*runner.Launcher, error) {
 	return runner.StartLauncher(ctx, runner.LauncherOptions{
-		Cgroup: s.slots[i], Sandbox: s.isolation.sandbox, Logger: s.w.Logger,
+		Cgroup: s.slots[i], Sandbox: s.isolation.sandbox, Logger: s.w.Logger, Form: s.w.LogForm,
 	})
 }
 

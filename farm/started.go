@@ -47,7 +47,7 @@ type Started struct {
 func (w *Worker) Start(ctx context.Context) (_ *Started, err error) {
 	switch {
 	case w.Slots < 0:
-		return nil, fmt.Errorf("--slots: %d commands at once", w.Slots)
+		return nil, fmt.Errorf("--slots %d: give the number of commands that run at once, or 0 for one for each CPU", w.Slots)
 	case w.Slots == 0:
 		w.Slots = runtime.NumCPU()
 	}
@@ -91,7 +91,7 @@ func (w *Worker) Start(ctx context.Context) (_ *Started, err error) {
 	}
 	s.examine()
 	if w.ExecFilesystem != vfs.HardLink {
-		if s.guard, err = mounts.StartGuard(w.below(w.Mount, "mount")); err != nil {
+		if s.guard, err = mounts.StartGuard(w.below(w.Mount, "mount"), w.LogForm); err != nil {
 			return nil, err
 		}
 	}

@@ -28,6 +28,7 @@ import (
 	"github.com/forerunner-build/forerunner/farm/scrub"
 	"github.com/forerunner-build/forerunner/farm/serve"
 	"github.com/forerunner-build/forerunner/farm/state"
+	"github.com/forerunner-build/forerunner/logline"
 	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/sandbox"
 	"github.com/forerunner-build/forerunner/settings"
@@ -116,7 +117,9 @@ type Worker struct {
 	ConfigFile string `flag:"config" group:"General" unit:"FILE" otherwise:"none" doc:"YAML file with tuning settings, and with tokens and access for --serve-cache and --http (docs/reference/configuration.md); it may be the scheduler's"`
 
 	Logger *zap.Logger
-	joined *joined // the scheduler in this process shows what it has; nil: there is none
+	// LogForm is how processes beside this one write to standard error; empty: for people.
+	LogForm logline.Form
+	joined  *joined // the scheduler in this process shows what it has; nil: there is none
 	// HideFiles are files that the program reads; they and their neighbours are hidden from
 	// commands.
 	HideFiles []string

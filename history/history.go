@@ -24,7 +24,7 @@ const (
 	// blockBytes is the uncompressed size of a full block.
 	blockBytes = 64 << 10
 	// mostFree is the number of blocks whose memory is kept for reuse.
-	mostFree = 8
+	mostFree = 32
 	// MaxRecordBytes limits the size of one record.
 	MaxRecordBytes = 64 << 10
 	// leastIndex and mostIndex limit the memory of a segment's index. Between these limits it is

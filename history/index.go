@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
+	"hash/maphash"
 	"math"
 	"os"
 	"strings"
@@ -60,13 +61,15 @@ type index struct {
 	tables  [fields][]string
 	offsets []uint32 // of the blocks in the file
 
-	numbers [fields]map[string]uint32 // of each text; only in an index that grows
+	// numbers has the number of each text, by the hash of the text; only in an index that grows. It has
+	// no pointers, so the garbage collector does not read it.
+	numbers [fields]map[uint64]uint32
 }
 
 func newIndex() *index {
 	x := &index{}
 	for f := range x.numbers {
-		x.numbers[f] = map[string]uint32{}
+		x.numbers[f] = map[uint64]uint32{}
 	}
 	return x
 }
@@ -120,18 +123,23 @@ func (x *index) add(r *historypb.Record, block, item uint32) {
 	}
 }
 
-// numberOf returns the number of a text, which is often that of the record before it.
+// hashes is the seed of hashes of texts.
+var hashes = maphash.MakeSeed()
+
+// numberOf returns the number of a text, which is often that of the record before it. Of two texts
+// with one hash the second has a number for each record.
 func (x *index) numberOf(f Field, text string) uint32 {
 	if n := len(x.texts[f]); n > 0 {
 		if last := x.texts[f][n-1]; x.tables[f][last] == text {
 			return last
 		}
 	}
-	number, known := x.numbers[f][text]
-	if !known {
+	hash := maphash.String(hashes, text)
+	number, known := x.numbers[f][hash]
+	if !known || x.tables[f][number] != text {
 		number = uint32(len(x.tables[f]))
 		text = strings.Clone(text)
-		x.numbers[f][text] = number
+		x.numbers[f][hash] = number
 		x.tables[f] = append(x.tables[f], text)
 		x.bytes += textBytes + int64(len(text))
 	}
@@ -153,7 +161,7 @@ func textsOf(r *historypb.Record) [fields]string {
 // snapshot returns a copy of the index that does not change when x grows.
 func (x *index) snapshot() *index {
 	c := *x
-	c.numbers = [fields]map[string]uint32{}
+	c.numbers = [fields]map[uint64]uint32{}
 	c.rows = len(x.ended)
 	return &c
 }

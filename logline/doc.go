@@ -1,3 +1,4 @@
-// Package logline writes single lines to standard error for processes that have no logger, and has
-// the form of log lines in JSON. It has no goroutines and keeps no state.
+// Package logline has the form of log lines: for people or JSON. It writes single lines to standard
+// error where there is no logger: in processes beside a program, such as guards and launchers, and
+// before and after a program's own log. It has no goroutines and keeps no state.
 package logline

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/forerunner-build/forerunner/cgroup"
+	"github.com/forerunner-build/forerunner/logline"
 	"github.com/forerunner-build/forerunner/sandbox"
 )
 
@@ -32,6 +33,8 @@ type LauncherOptions struct {
 	// Sandbox isolates the commands in namespaces. Nil: they see everything that the worker sees.
 	Sandbox *sandbox.Options
 	Logger  *zap.Logger // nil logs nothing
+	// Form is how the launcher writes lines of its own to standard error; empty: for people.
+	Form logline.Form
 }
 
 // Launcher runs commands, one at a time, in its own process.
@@ -66,7 +69,7 @@ func StartLauncher(ctx context.Context, o LauncherOptions) (*Launcher, error) {
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
 	}
-	lk, proc, err := spawnLauncher(o.Sandbox != nil)
+	lk, proc, err := spawnLauncher(o.Sandbox != nil, o.Form)
 	if err != nil {
 		return nil, fmt.Errorf("start launcher: %w", err)
 	}
@@ -98,7 +101,7 @@ func StartLauncher(ctx context.Context, o LauncherOptions) (*Launcher, error) {
 	return l, nil
 }
 
-func spawnLauncher(sandboxed bool) (*link, *os.Process, error) {
+func spawnLauncher(sandboxed bool, form logline.Form) (*link, *os.Process, error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
 		return nil, nil, fmt.Errorf("socket pair: %w", err)
@@ -129,7 +132,7 @@ func spawnLauncher(sandboxed bool) (*link, *os.Process, error) {
 	if sandboxed {
 		sys.Cloneflags = sandbox.CloneFlags
 	}
-	proc, err := parentOf().start(program, []string{launcherName}, &os.ProcAttr{Dir: "/", Files: files, Sys: sys}, !sandboxed)
+	proc, err := parentOf().start(program, []string{launcherName, string(form)}, &os.ProcAttr{Dir: "/", Files: files, Sys: sys}, !sandboxed)
 	if err != nil {
 		if sandboxed {
 			err = sandbox.Unavailable(err)

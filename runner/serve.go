@@ -38,7 +38,7 @@ func MainIfLauncher() {
 		return
 	}
 	if err := serveControl(); err != nil {
-		logline.Print(os.Stderr, "error", launcherName, err.Error())
+		logline.Form(os.Args[len(os.Args)-1]).Print(os.Stderr, "error", launcherName, err)
 		os.Exit(1)
 	}
 	os.Exit(0)

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"sync/atomic"
 	"time"
@@ -15,6 +16,7 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/emptypb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
@@ -282,9 +284,13 @@ func Executing(x *remoteworker.CurrentState_Executing) *remoteworker.CurrentStat
 	return &remoteworker.CurrentState{WorkerState: &remoteworker.CurrentState_Executing_{Executing: x}}
 }
 
-// Completed returns a successful response with one output, completed now.
+// Completed returns a successful response with one output, completed now. As those of workers it
+// lacks the Command that came with the action.
 func Completed(todo *remoteworker.DesiredState_Executing) *repb.ExecuteResponse {
-	now := timestamppb.Now()
+	now, auxiliary := timestamppb.Now(), todo.GetAuxiliaryMetadata()
+	if slices.ContainsFunc(auxiliary, isCommand) {
+		auxiliary = slices.DeleteFunc(slices.Clone(auxiliary), isCommand)
+	}
 	return &repb.ExecuteResponse{Result: &repb.ActionResult{
 		OutputFiles: []*repb.OutputFile{{Path: "out/a.o", Digest: todo.GetActionDigest()}},
 		ExecutionMetadata: &repb.ExecutedActionMetadata{
@@ -292,10 +298,12 @@ func Completed(todo *remoteworker.DesiredState_Executing) *repb.ExecuteResponse 
 			WorkerStartTimestamp: now, InputFetchStartTimestamp: now, InputFetchCompletedTimestamp: now,
 			ExecutionStartTimestamp: now, ExecutionCompletedTimestamp: now,
 			OutputUploadStartTimestamp: now, OutputUploadCompletedTimestamp: now, WorkerCompletedTimestamp: now,
-			AuxiliaryMetadata: todo.GetAuxiliaryMetadata(),
+			AuxiliaryMetadata: auxiliary,
 		},
 	}}
 }
+
+func isCommand(m *anypb.Any) bool { return m.GetTypeUrl() == names.CommandType }
 
 // Latencies returns how long the actions from..to waited for a worker, in milliseconds.
 func (l *Load) Latencies(from, to int) []float64 {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -35,7 +36,11 @@ import (
 	"github.com/forerunner-build/forerunner/web"
 )
 
-const pagesCohort = "linux"
+const (
+	pagesCohort = "linux"
+	// takenCommand is the size of a Command that workers take with an action.
+	takenCommand = "65536"
+)
 
 // A pagesFarm is a scheduler with its pages, served over HTTP on 127.0.0.1. Clients and workers
 // call it within the process. Each client executes one action over and over, so the queue keeps its
@@ -57,6 +62,9 @@ type pagesFarm struct {
 	ended atomic.Int64 // completed actions
 	// Workers hold calling for reading during a call.
 	calling sync.RWMutex
+	// between is the time from one call of a quick worker to its next, in nanoseconds; 0: none.
+	between atomic.Int64
+	calls   calls
 
 	stop  context.CancelFunc
 	group *errgroup.Group
@@ -109,7 +117,8 @@ func startPagesFarm(ctx context.Context, shape pagesShape) (_ *pagesFarm, err er
 // instance name.
 func (f *pagesFarm) options() scheduler.ServerOptions {
 	o := scheduler.ServerOptions{
-		Storage: func(string, digest.Function) scheduler.Storage { return f },
+		Storage:     func(string, digest.Function) scheduler.Storage { return f },
+		StorageHere: true,
 		Config: tuning.Config{
 			MaxPerClient: 2 * len(f.load.Actions),
 			Quotas: quota.Config{
@@ -218,11 +227,27 @@ func (f *pagesFarm) ask(ctx context.Context, i int) error {
 
 // work runs a worker until ctx ends.
 func (f *pagesFarm) work(ctx context.Context, number int) error {
+	ctx = metadata.NewIncomingContext(ctx, metadata.Pairs(names.CommandHeader, takenCommand))
 	req := f.load.Worker(number)
 	idle := req.CurrentState
+	quick := number >= f.shape.workers-f.shape.quick
+	next := time.Now()
 	for {
+		between := time.Duration(f.between.Load())
+		if quick && between > 0 {
+			if next = next.Add(between); time.Since(next) > between { // the worker had no turn
+				next = time.Now()
+			}
+			if pause.For(ctx, time.Until(next)) != nil {
+				return nil
+			}
+		}
 		f.calling.RLock()
+		began := time.Now()
 		resp, err := f.queue.Synchronize(ctx, req)
+		if quick {
+			f.calls.add(time.Since(began))
+		}
 		f.calling.RUnlock()
 		if ctx.Err() != nil {
 			return nil
@@ -232,7 +257,7 @@ func (f *pagesFarm) work(ctx context.Context, number int) error {
 		}
 		todo := resp.GetDesiredState().GetExecuting()
 		switch {
-		case number < f.shape.workers-f.shape.quick:
+		case !quick:
 			if todo != nil {
 				req.CurrentState = load.Executing(&remoteworker.CurrentState_Executing{
 					ActionDigest:   todo.GetActionDigest(),
@@ -252,6 +277,28 @@ func (f *pagesFarm) work(ctx context.Context, number int) error {
 			req.CurrentState = idle
 		}
 	}
+}
+
+// calls has the durations of calls, in µs.
+type calls struct {
+	mu   sync.Mutex
+	took []float64 // guarded by mu
+}
+
+func (c *calls) add(took time.Duration) {
+	c.mu.Lock()
+	c.took = append(c.took, float64(took.Nanoseconds())/1000)
+	c.mu.Unlock()
+}
+
+// take returns the durations since the last take, sorted. The memory is the next calls'.
+func (c *calls) take() []float64 {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	took := c.took
+	c.took = c.took[:0]
+	slices.Sort(took)
+	return took
 }
 
 // RegisterService implements grpc.ServiceRegistrar for the services of clients and workers.

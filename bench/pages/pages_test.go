@@ -44,8 +44,10 @@ func TestRecords(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i := range 2 {
-		if figures.without[i].rate == 0 || figures.with[i].rate == 0 {
-			t.Errorf("%v and %v actions a second", figures.without, figures.with)
+		for _, p := range []pairs{figures.full, figures.half} {
+			if p.without[i].rate == 0 || p.with[i].rate == 0 || p.with[i].p99 < p.with[i].p50 || p.with[i].p50 == 0 {
+				t.Errorf("without records %v, with records %v", p.without, p.with)
+			}
 		}
 	}
 	if figures.bytes < 100 {
@@ -58,7 +60,7 @@ func TestRecords(t *testing.T) {
 	if sizes["search_failed"] <= sizes["search_nothing"] || sizes["search_slowest"] <= sizes["search_nothing"] {
 		t.Errorf("pages have %v bytes: nothing is found", sizes)
 	}
-	if rows := figures.rows(shape); len(rows) != 3+len(recordPages("", 0)) {
+	if rows := figures.rows(shape); len(rows) != 6+len(recordPages("", 0)) {
 		t.Errorf("rows %v", rows)
 	}
 }

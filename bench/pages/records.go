@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"time"
 
@@ -34,15 +35,18 @@ func manyRecords() recordsShape {
 
 // recordsFigures are the results of pages with records.
 type recordsFigures struct {
-	// without and with are in pairs; lost counts the records that were not stored.
-	without, with []pace
-	lost          uint64
-	bytes         float64 // per record
-	loads         map[string][]pageLoad
+	full, half pairs   // dispatch with all cores busy, and at half of that rate
+	lost       uint64  // records that were not stored
+	bytes      float64 // per record
+	loads      map[string][]pageLoad
 }
 
-// A pace is the rate of completed actions, per second, and the CPU time of each, in µs.
-type pace struct{ rate, cpu float64 }
+// pairs are turns of a scheduler without records and of one with.
+type pairs struct{ without, with []pace }
+
+// A pace is the rate of completed actions, per second, and the CPU time of each. p50 and p99 are how
+// long workers waited for their next action. The times are in µs.
+type pace struct{ rate, cpu, p50, p99 float64 }
 
 // measureRecords measures dispatch without and with records, and then pages with many records. It
 // creates folders in dir.
@@ -79,6 +83,20 @@ func (p *recordsFigures) dispatch(ctx context.Context, shape pagesShape, folder 
 	defer func() { err = errors.Join(err, keeping.close()) }()
 	keeping.calling.Lock()
 	defer keeping.calling.Unlock()
+	if err := p.full.measure(ctx, plain, keeping, runs); err != nil {
+		return err
+	}
+	between := 2 * float64(shape.quick) / median(p.full.without, func(t pace) float64 { return t.rate })
+	for _, f := range []*pagesFarm{plain, keeping} {
+		f.between.Store(int64(between * float64(time.Second)))
+	}
+	err = p.half.measure(ctx, plain, keeping, runs)
+	p.lost = keeping.lost()
+	return err
+}
+
+// measure alternates turns of two schedulers. The caller holds calling of both.
+func (p *pairs) measure(ctx context.Context, plain, keeping *pagesFarm, runs int) (err error) {
 	for run := -1; run < runs; run++ { // the first run fills up the heap
 		var turns [2]pace
 		order := []int{0, 1}
@@ -92,17 +110,27 @@ func (p *recordsFigures) dispatch(ctx context.Context, shape pagesShape, folder 
 		}
 		if run >= 0 {
 			p.without, p.with = append(p.without, turns[0]), append(p.with, turns[1])
-			report.Progress("pair %d of %d: %.0f and, with records, %.0f actions/s; %.1f and %.1f µs of CPU each",
-				run+1, runs, turns[0].rate, turns[1].rate, turns[0].cpu, turns[1].cpu)
+			report.Progress("pair %d of %d: %.0f and, with records, %.0f actions/s; %.1f and %.1f µs of CPU each; 99 %% of calls in %.0f and %.0f µs",
+				run+1, runs, turns[0].rate, turns[1].rate, turns[0].cpu, turns[1].cpu, turns[0].p99, turns[1].p99)
 		}
 	}
-	p.lost = keeping.lost()
 	return nil
 }
 
+// median returns that of a figure of turns.
+func median(turns []pace, of func(pace) float64) float64 {
+	var values []float64
+	for _, t := range turns {
+		values = append(values, of(t))
+	}
+	return report.Median(values)
+}
+
 // turn lets the workers call for a window. It returns the pace of the actions when all have their
-// records. The caller must hold calling.
+// records. It begins without the garbage of the other farm's turn. The caller must hold calling.
 func (f *pagesFarm) turn(ctx context.Context) (pace, error) {
+	runtime.GC()
+	f.calls.take()
 	began, ended, cpu := time.Now(), f.ended.Load(), report.CPUTime()
 	f.calling.Unlock()
 	err := pause.For(ctx, f.shape.window)
@@ -112,7 +140,9 @@ func (f *pagesFarm) turn(ctx context.Context) (pace, error) {
 	}
 	actions := float64(f.ended.Load() - ended)
 	used := float64((report.CPUTime() - cpu).Microseconds())
-	return pace{actions / time.Since(began).Seconds(), used / actions}, err
+	took := time.Since(began).Seconds()
+	waits := f.calls.take()
+	return pace{actions / took, used / actions, report.Quantile(waits, 0.5), report.Quantile(waits, 0.99)}, err
 }
 
 // unrecorded returns the number of completed actions that may still get a record.
@@ -240,19 +270,42 @@ func (p *recordsFigures) rows(shape recordsShape) []report.Row {
 
 // dispatchRows returns the rows of dispatch without and with records.
 func (p *recordsFigures) dispatchRows() []report.Row {
-	var ratios, costs, without, with, cpu []float64
-	for i, w := range p.with {
-		alone := p.without[i]
-		ratios, costs = append(ratios, w.rate/alone.rate), append(costs, w.cpu-alone.cpu)
-		without, with, cpu = append(without, alone.rate), append(with, w.rate), append(cpu, alone.cpu)
+	rate, cpu := func(t pace) float64 { return t.rate }, func(t pace) float64 { return t.cpu }
+	full := p.full.ratio("records_dispatch")
+	full.Note += fmt.Sprintf("; %d records not kept", p.lost)
+	var costs []float64
+	for i, w := range p.full.with {
+		costs = append(costs, w.cpu-p.full.without[i].cpu)
 	}
-	dispatch := report.NewRow("records_dispatch", report.Median(ratios), "ratio")
-	dispatch.Wanted = "≥ 0.98"
-	dispatch.Baseline = fmt.Sprintf("%.0f actions/s", report.Median(without))
-	dispatch.Note = fmt.Sprintf("%.0f actions/s with records; %s, %d pairs; %d records not kept",
-		report.Median(with), report.Spread(ratios), len(ratios), p.lost)
 	cost := report.NewRow("record_cpu_us", report.Median(costs), "µs")
-	cost.Baseline = fmt.Sprintf("%.1f µs for an action without", report.Median(cpu))
+	cost.Baseline = fmt.Sprintf("%.1f µs for an action without", median(p.full.without, cpu))
 	cost.Note = fmt.Sprintf("%s, %d pairs", report.Spread(costs), len(costs))
-	return []report.Row{dispatch, cost}
+	rows := []report.Row{full, cost, p.half.ratio("records_dispatch_half")}
+	for _, wait := range []struct {
+		row string
+		of  func(pace) float64
+	}{
+		{"wait_p50_us_half", func(t pace) float64 { return t.p50 }},
+		{"wait_p99_us_half", func(t pace) float64 { return t.p99 }},
+	} {
+		r := report.NewRow(wait.row, median(p.half.with, wait.of), "µs")
+		r.Baseline = fmt.Sprintf("%.0f µs without records", median(p.half.without, wait.of))
+		r.Note = fmt.Sprintf("at %.0f actions/s, %d pairs", median(p.half.with, rate), len(p.half.with))
+		rows = append(rows, r)
+	}
+	return rows
+}
+
+// ratio returns the row of the rates with records over those without.
+func (p *pairs) ratio(name string) report.Row {
+	var ratios []float64
+	for i, w := range p.with {
+		ratios = append(ratios, w.rate/p.without[i].rate)
+	}
+	rate := func(t pace) float64 { return t.rate }
+	r := report.NewRow(name, report.Median(ratios), "ratio")
+	r.Wanted = "≥ 0.98"
+	r.Baseline = fmt.Sprintf("%.0f actions/s", median(p.without, rate))
+	r.Note = fmt.Sprintf("%.0f actions/s with records; %s, %d pairs", median(p.with, rate), report.Spread(ratios), len(ratios))
+	return r
 }

@@ -32,7 +32,6 @@ func command() *cobra.Command {
 			if s.Logger, err = logging.NewLogger(); err != nil {
 				return err
 			}
-			defer func() { err = logging.Last(s.Logger, err) }()
 			ctx, abort, release := logging.Signals(cmd.Context())
 			defer release()
 			stop, err := s.Callers.PaceRuntime(ctx, s.Logger)

@@ -38,7 +38,7 @@ func command() *cobra.Command {
 			if w.Logger, err = logging.NewLogger(); err != nil {
 				return err
 			}
-			defer func() { err = logging.Last(w.Logger, err) }()
+			w.LogForm = logging.Form()
 			drain, abort, release := logging.Signals(cmd.Context())
 			defer release()
 			stop, err := w.Callers.PaceRuntime(abort, w.Logger)

@@ -114,7 +114,7 @@ func explained(err error, remote string) error {
 	case codes.OK, codes.Unknown:
 		return err
 	case codes.Unavailable, codes.DeadlineExceeded:
-		return fmt.Errorf("no scheduler answers at %s: %s", remote, s.Message())
+		return fmt.Errorf("no scheduler answers at %s: %s", remote, unreachable(s.Message()))
 	case codes.InvalidArgument: // a pattern, a name or a figure that the user has typed
 		return &flags.UsageError{Err: errors.New(printable(s.Message()))}
 	case codes.Unimplemented:

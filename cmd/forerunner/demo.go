@@ -74,6 +74,7 @@ func (d *demo) run(parent context.Context) (err error) {
 	l := &localFarm{worker: d.worker, upFlags: upFlags{
 		Data: filepath.Join(d.dir, "farm"), CacheSize: "4G", Slots: 1, Together: farm.Together{OneStore: true},
 	}}
+	l.worker.LogForm = logging.Form()
 	l.scheduler.Listen, l.worker.SizeClass = "127.0.0.1:0", 1
 	address := make(chan string, 1)
 	ended := make(chan error, 1)

@@ -114,7 +114,7 @@ func (e *execution) run(ctx context.Context, args []string) error {
 	case codes.Unauthenticated, codes.PermissionDenied:
 		return errors.New(status.Convert(err).Message())
 	default:
-		return fmt.Errorf("no farm answers at %s: %w (is \"forerunner up\" running there?)", e.Remote, err)
+		return fmt.Errorf("no farm answers at %s: %s", e.Remote, unreachable(status.Convert(err).Message()))
 	}
 	progress := newProgress(os.Stderr, e.Quiet)
 	defer progress.end()

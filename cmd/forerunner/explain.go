@@ -38,9 +38,9 @@ func explainCommand() *cobra.Command {
 		"Says why an action ran: the client does not allow caching, the same action failed before, or it differs from the most similar\n" +
 			"run of the same target. Compares command line, environment, platform, timeout, salt and the rest of the action,\n" +
 			"and both input trees. For each input that differs it says whether runs of the command read it.\n\n" +
-			"ACTION is HASH/SIZE, as in logs and Bazel's execution log, for its last run; or the name of a completed\n" +
-			"operation, as in \"forerunner history\". The scheduler must have a record of it\n" +
-			"(--keep-records), and the storage must have both actions.",
+			"ACTION is HASH/SIZE, as in logs and Bazel's execution log, or the first twelve digits of the hash, for its last run; or the\n" +
+			"name of a completed operation, as in \"forerunner history\". The scheduler must have a record of it (--keep-records), and\n" +
+			"the storage must have both actions.",
 		"forerunner explain 8a14ba2ca9b0c0e1d1b0f8bd2b0e5e0b3f5a8f7c4d9f4b3e2a1c0d9e8f7a6b5c/142\n" +
 			"forerunner explain --json 1d3bd6f4-6a2c-4b0e-8d6e-0b4a3a3c5f11",
 	}, func(ctx context.Context, c *adminCall, args []string) error {
@@ -112,8 +112,27 @@ func (c *adminCall) recordOf(ctx context.Context, name string) (*historypb.Recor
 			return nil, fmt.Errorf("%s has not ended yet: try again when it has; forerunner operation %s shows its state", op.GetName(), rest)
 		}
 	}
-	return nil, fmt.Errorf("%s; records exist for operations of this scheduler, for --keep-records: "+
-		"forerunner history lists them. Results that a client took from the action cache itself have none", status.Convert(err).Message())
+	if r := c.beginningWith(ctx, rest); r != nil {
+		return r, nil
+	}
+	return nil, fmt.Errorf("%s; \"forerunner history\" lists those with a record. Results that a client took from the action cache itself have none",
+		status.Convert(err).Message())
+}
+
+// leastDigits is the number of digits that pages and "explain" print of a hash.
+const leastDigits = 12
+
+// beginningWith returns the record of the last run of the action whose hash begins with the digits;
+// nil: there is none.
+func (c *adminCall) beginningWith(ctx context.Context, digits string) *historypb.Record {
+	if len(digits) < leastDigits {
+		return nil
+	}
+	list, err := c.ListRecords(ctx, &admin.ListRecordsRequest{Text: digits, PageSize: 1})
+	if err != nil || len(list.GetRecords()) == 0 || !strings.HasPrefix(list.GetRecords()[0].GetAction(), digits) {
+		return nil
+	}
+	return list.GetRecords()[0]
 }
 
 // profileOf returns the scheduler's record of the reads of an action.

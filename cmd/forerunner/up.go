@@ -99,7 +99,8 @@ func upCommand() *cobra.Command {
 			}
 			drain, abort, release := logging.Signals(cmd.Context())
 			defer release()
-			return logging.Last(log, l.run(drain, abort, log, func(address string) {
+			l.worker.LogForm = logging.Form()
+			return l.run(drain, abort, log, func(address string) {
 				pages := l.scheduler.Pages()
 				fmt.Fprintf(cmd.OutOrStdout(), "# The farm is up. For Bazel, put this into .bazelrc:\n%s"+
 					"# For one command: forerunner exec --remote %s --input DIR --output PATH -- CMD ARGS\n",
@@ -107,7 +108,7 @@ func upCommand() *cobra.Command {
 				if pages != "" {
 					fmt.Fprintf(cmd.OutOrStdout(), "# Pages: %s\n", pages)
 				}
-			}))
+			})
 		})
 	cmd.Example = "forerunner up\nforerunner up --data /srv/forerunner --cache-size 200G --slots 8"
 	return cmd

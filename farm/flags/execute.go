@@ -4,10 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"os"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
+
+	"github.com/forerunner-build/forerunner/logline"
 )
 
 // Exit codes of programs.
@@ -15,6 +18,9 @@ const (
 	exitFailed = 1
 	exitUsage  = 2
 )
+
+// jsonFlag is the name of the flag of Logging.JSON.
+const jsonFlag = "log-json"
 
 // A UsageError means that a command was called with wrong flags or arguments, and did nothing.
 type UsageError struct {
@@ -36,7 +42,8 @@ func (e *UsageError) Unwrap() error { return e.Err }
 
 // Execute runs a program's command. An error that occurs before the command itself runs is a
 // UsageError: unknown flags and commands, values that cannot be parsed, too many or too few
-// arguments. The program has the flag --version.
+// arguments. The program has the flag --version. With --log-json the error is a line like those of the
+// log, which IsLogged reports.
 func Execute(ctx context.Context, root *cobra.Command) error {
 	addCompletion(root)
 	addVersion(root)
@@ -47,12 +54,46 @@ func Execute(ctx context.Context, root *cobra.Command) error {
 		return nil
 	}
 	if wrong := (*UsageError)(nil); errors.As(err, &wrong) {
-		return &UsageError{wrong.Err, cmd.CommandPath()}
+		err = &UsageError{wrong.Err, cmd.CommandPath()}
+	} else if !started {
+		err = &UsageError{onOneLine(err), cmd.CommandPath()}
 	}
-	if !started {
-		return &UsageError{err, cmd.CommandPath()}
+	if wantsJSON(cmd) {
+		logline.JSON.Print(os.Stderr, "error", "program ends", err)
+		err = &loggedError{err}
 	}
 	return err
+}
+
+// onOneLine puts suggestions of cobra on the line of an error.
+func onOneLine(err error) error {
+	what, names, found := strings.Cut(err.Error(), "\n\nDid you mean this?\n")
+	if !found {
+		return err
+	}
+	return fmt.Errorf("%s: did you mean %s?", what, strings.Join(strings.Fields(names), " or "))
+}
+
+// wantsJSON reports whether a command was called with --log-json, which its flags may not say: the
+// error can be in a flag before it.
+func wantsJSON(cmd *cobra.Command) bool {
+	flag := cmd.Flags().Lookup(jsonFlag)
+	if flag == nil {
+		return false
+	}
+	_ = Load(cmd) // the error is about another flag
+	return flag.Value.String() == "true" || !flag.Changed && slices.Contains(os.Args, "--"+jsonFlag)
+}
+
+// A loggedError is in the log.
+type loggedError struct{ error }
+
+func (e *loggedError) Unwrap() error { return e.error }
+
+// IsLogged reports whether an error is in the log, so that it need not be printed.
+func IsLogged(err error) bool {
+	logged := (*loggedError)(nil)
+	return errors.As(err, &logged)
 }
 
 // Arguments is a cobra.PositionalArgs: a command has an argument for each name in its use, and for

@@ -22,6 +22,7 @@ func TestExitCodes(t *testing.T) {
 		{[]string{"go", "refuses"}, exitUsage, "failed (see program go --help)"},
 		{[]string{"go", "--loud"}, exitUsage, "unknown flag: --loud (see program go --help)"},
 		{[]string{"go", "too", "many"}, exitUsage, "accepts at most 1 arg(s), received 2 (see program go --help)"},
+		{[]string{"got"}, exitUsage, "unknown command \"got\" for \"program\": did you mean go? (see program --help)"},
 		{[]string{"stop"}, exitUsage, "unknown command \"stop\" for \"program\" (see program --help)"},
 	} {
 		child := NewCommand("go", "", "", settings.Of(&struct{}{}), func(_ *cobra.Command, args []string) error {

@@ -1,7 +1,6 @@
 package flags
 
 import (
-	"errors"
 	"os"
 
 	"go.uber.org/zap"
@@ -20,7 +19,7 @@ type Logging struct {
 }
 
 // NewLogger returns a logger to standard error: for people if that is a terminal, else, or with
-// JSON, for machines.
+// JSON, for machines. What libraries would print themselves goes to it, too.
 func (l Logging) NewLogger() (*zap.Logger, error) {
 	level := zap.InfoLevel
 	if l.Level != "" {
@@ -29,7 +28,15 @@ func (l Logging) NewLogger() (*zap.Logger, error) {
 			return nil, err
 		}
 	}
-	if l.isForPeople() {
+	log, err := l.newLogger(level)
+	if err == nil {
+		adopt(log)
+	}
+	return log, err
+}
+
+func (l Logging) newLogger(level zapcore.Level) (*zap.Logger, error) {
+	if l.Form() == logline.ForPeople {
 		screen := os.Stderr
 		return zap.New(console.New(screen, console.Options{
 			Level: level, Colour: console.WantsColour(), Columns: func() int { return console.ColumnsOf(screen) }, IsWhole: l.IsWhole,
@@ -42,26 +49,5 @@ func (l Logging) NewLogger() (*zap.Logger, error) {
 	return config.Build()
 }
 
-// isForPeople reports whether the log is for people and not JSON.
-func (l Logging) isForPeople() bool { return !l.JSON && logline.IsTerminal(os.Stderr) }
-
-// Last has the error with which a program ends be in its log, with JSON: no other lines are among
-// those of the log. It returns the error.
-func (l Logging) Last(log *zap.Logger, err error) error {
-	if err == nil || !l.JSON {
-		return err
-	}
-	log.Error("program ends", zap.Error(err))
-	return &loggedError{err}
-}
-
-// A loggedError is in the log.
-type loggedError struct{ error }
-
-func (e *loggedError) Unwrap() error { return e.error }
-
-// IsLogged reports whether an error is in the log, so that it need not be printed.
-func IsLogged(err error) bool {
-	logged := (*loggedError)(nil)
-	return errors.As(err, &logged)
-}
+// Form returns the form of the log.
+func (l Logging) Form() logline.Form { return logline.FormOn(os.Stderr, l.JSON) }

@@ -5,13 +5,21 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	stdlog "log"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+	"github.com/spf13/cobra"
+	"go.opentelemetry.io/otel"
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
+	"google.golang.org/grpc/grpclog"
+
+	"github.com/forerunner-build/forerunner/settings"
 )
 
 // logged returns what is logged to a file.
@@ -109,23 +117,62 @@ func userEnd(terminal *os.File) (*os.File, error) {
 	return os.OpenFile(fmt.Sprintf("/dev/pts/%d", n), os.O_RDWR|unix.O_NOCTTY, 0)
 }
 
-// TestLast has the error with which a program ends be in its log only if that is asked for, and be
-// the error still.
+// TestLast: with --log-json the error with which a program ends is a line of its log, and otherwise
+// it is for main to print.
 func TestLast(t *testing.T) {
 	wrong := &UsageError{Err: errors.New("it is in use")}
-	for _, isJSON := range []bool{true, false} {
-		l := Logging{JSON: isJSON}
-		lines := logged(t, l, func(log *zap.Logger) {
-			err := l.Last(log, wrong)
-			if IsLogged(err) != isJSON || ExitCode(err) != ExitCode(wrong) || err.Error() != wrong.Error() {
-				t.Errorf("JSON %t: %v, %d", isJSON, err, ExitCode(err))
+	for _, test := range []struct {
+		args   []string
+		isJSON bool
+		code   int
+	}{
+		{[]string{"--log-json"}, true, exitUsage},
+		{nil, false, exitUsage},
+		{[]string{"--no-such-flag", "--log-json"}, true, exitUsage},
+		{[]string{"--no-such-flag"}, false, exitUsage},
+		{[]string{"--log-json=false"}, false, exitUsage},
+	} {
+		var l Logging
+		cmd := NewCommand("program", "", "", settings.Of(&l), func(*cobra.Command, []string) error { return wrong })
+		cmd.SetArgs(test.args)
+		before := os.Args
+		os.Args = append([]string{"program"}, test.args...)
+		var err error
+		lines := logged(t, l, func(*zap.Logger) { err = Execute(t.Context(), cmd) })
+		os.Args = before
+		if IsLogged(err) != test.isJSON || ExitCode(err) != test.code {
+			t.Errorf("%q: %v, %d", test.args, err, ExitCode(err))
+		}
+		if !test.isJSON {
+			if len(lines) > 0 {
+				t.Errorf("%q: %q is printed", test.args, lines)
 			}
-			if l.Last(log, nil) != nil {
-				t.Error("an error that is none is logged")
-			}
-		})
-		if isLogged := len(lines) == 1 && strings.Contains(lines[0], "it is in use"); isLogged != isJSON || len(lines) > 1 {
-			t.Errorf("JSON %t: %q", isJSON, lines)
+			continue
+		}
+		var line struct{ Level, Msg, Error string }
+		if len(lines) != 1 || json.Unmarshal([]byte(lines[0]), &line) != nil || line.Msg != "program ends" || line.Error != err.Error() {
+			t.Errorf("%q: %q", test.args, lines)
+		}
+	}
+}
+
+// TestLibraries: what libraries print goes to the log.
+func TestLibraries(t *testing.T) {
+	lines := logged(t, Logging{JSON: true}, func(*zap.Logger) {
+		stdlog.Print("http: a handshake failed")
+		grpclog.Error("too many pings")
+		grpclog.Info("a channel was made")
+		otel.Handle(errors.New("no collector"))
+		_ = redis.NewClient(&redis.Options{Addr: "127.0.0.1:1", MaxRetries: -1}).Ping(t.Context()).Err()
+	})
+	for _, want := range []string{"a handshake failed", "too many pings", "no collector"} {
+		if !slices.ContainsFunc(lines, func(line string) bool { return strings.Contains(line, want) }) {
+			t.Errorf("%q is not in the log: %q", want, lines)
+		}
+	}
+	for _, line := range lines {
+		if !json.Valid([]byte(line)) || strings.Contains(line, "a channel was made") {
+			t.Errorf("%q is in the log", line)
 		}
 	}
 }

@@ -8,8 +8,6 @@ import (
 	"os/signal"
 	"syscall"
 	"time"
-
-	"github.com/forerunner-build/forerunner/logline"
 )
 
 const (
@@ -81,10 +79,7 @@ func (l Logging) say(text string) (said <-chan struct{}) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		if !l.isForPeople() {
-			text = logline.JSON(time.Now(), "warn", text)
-		}
-		fmt.Fprintln(os.Stderr, text)
+		l.Form().Print(os.Stderr, "warn", text, nil)
 	}()
 	return done
 }

@@ -32,6 +32,7 @@ type maker struct {
 	stdout, stderr         historypb.Stream
 	outputs                [maxOutputs]historypb.Output
 	arguments              arguments
+	digests                digests
 
 	// reading is the context of reads of commands since began.
 	reading context.Context
@@ -76,7 +77,7 @@ func (m *maker) make(ctx context.Context, e *ended) {
 func (m *maker) addCommand(ctx context.Context, st *event.Status) {
 	fn, r := st.Digest.Function(), &m.record
 	if command, ok := m.sent.take(st.Name); ok {
-		r.Command = digest.Text(st.Action.GetCommandDigest())
+		r.Command = m.digests.text(st.Action.GetCommandDigest())
 		r.Arguments, r.ArgumentsCut = m.arguments.of(command, maxArguments)
 		return
 	}

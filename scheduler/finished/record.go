@@ -9,7 +9,6 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/forerunner-build/forerunner/bounded"
-	"github.com/forerunner-build/forerunner/cas/digest"
 	historypb "github.com/forerunner-build/forerunner/proto/history"
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
@@ -42,8 +41,8 @@ func (m *maker) recordOf(st *event.Status) *historypb.Record {
 	r.Worker, r.Attempts, r.SizeReason = st.Worker, int32(st.Attempts), st.Size.Reason
 	r.Outcome, r.ExitCode, r.Code = outcomeOf(st), result.GetExitCode(), resp.GetStatus().GetCode()
 	r.Error, r.Message = bounded.Text(resp.GetStatus().GetMessage(), maxMessage), bounded.Text(resp.GetMessage(), maxMessage)
-	r.Stdout = streamIn(&m.stdout, result.GetStdoutRaw(), result.GetStdoutDigest())
-	r.Stderr = streamIn(&m.stderr, result.GetStderrRaw(), result.GetStderrDigest())
+	r.Stdout = m.streamIn(&m.stdout, result.GetStdoutRaw(), result.GetStdoutDigest())
+	r.Stderr = m.streamIn(&m.stderr, result.GetStderrRaw(), result.GetStderrDigest())
 	r.Metadata = m.metadataOf(result.GetExecutionMetadata())
 	if st.Worker != "" {
 		r.Started = timeIn(&m.started, st.Started)
@@ -106,8 +105,8 @@ func (m *maker) metadataOf(of *repb.ExecutedActionMetadata) *repb.ExecutedAction
 }
 
 // streamIn writes the output on a stream to a message; nil: there was none.
-func streamIn(s *historypb.Stream, raw []byte, d *repb.Digest) *historypb.Stream {
-	s.Digest, s.Raw = digest.Text(d), nil
+func (m *maker) streamIn(s *historypb.Stream, raw []byte, d *repb.Digest) *historypb.Stream {
+	s.Digest, s.Raw = m.digests.text(d), nil
 	if s.Digest == "" || d.GetSizeBytes() == 0 {
 		s.Digest, s.Raw = "", raw[:min(len(raw), maxRaw)]
 	}
@@ -129,7 +128,7 @@ func (m *maker) addOutputs(result *repb.ActionResult) {
 	add := func(path string, d *repb.Digest, kind historypb.Output_Kind) {
 		if n := len(r.Outputs); n < maxOutputs && len(path) <= maxText {
 			o := &m.outputs[n]
-			o.Path, o.Digest, o.Kind = path, digest.Text(d), kind
+			o.Path, o.Digest, o.Kind = path, m.digests.text(d), kind
 			r.Outputs = append(r.Outputs, o)
 		}
 	}

@@ -45,6 +45,9 @@ func TestExplain(t *testing.T) {
 		}
 	}
 	expect(first, "No other run of the same program is known here.")
+	action := actionOf(f, listen)
+	expect(action, first)
+	expect(action[:leastDigits], first)
 	run("two", "one")
 	second := latest()
 	expect(second, "Input used.txt differs and was read.", first)
@@ -59,8 +62,21 @@ func TestExplain(t *testing.T) {
 		len(said.Differences) != 1 || said.Differences[0].List[0].Read != "no" {
 		f.Errorf("as JSON: %v, %v", said, err)
 	}
-	f.Start("forerunner", "explain", "--remote", listen, strings.Repeat("0", 64)+"/1").Expect(1, "", "forerunner history lists them")
+	f.Start("forerunner", "explain", "--remote", listen, strings.Repeat("0", 64)+"/1").Expect(1, "", "\"forerunner history\" lists")
 	f.Start("forerunner", "explain", "--remote", listen, "a/b").Expect(2, "", "HASH/SIZE")
 	f.Start("forerunner", "explain", "--remote", listen).Expect(2, "", "give one action")
 	farm.Drain()
+}
+
+// leastDigits is how many digits of a hash pages show.
+const leastDigits = 12
+
+// actionOf returns the action of the last record.
+func actionOf(f *programs.Test, listen string) string {
+	f.Helper()
+	var list struct{ Records []struct{ Action string } }
+	if err := json.Unmarshal([]byte(f.Verb(listen, "history", "--json", "--limit", "1")), &list); err != nil || len(list.Records) != 1 {
+		f.Fatalf("%v, %v", list, err)
+	}
+	return list.Records[0].Action
 }

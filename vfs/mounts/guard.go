@@ -31,8 +31,8 @@ type Guard struct {
 
 // StartGuard starts the guard of the mounts below dir, which it creates if needed, and waits until
 // it is ready. The main function of the binary must begin with MainIfGuard. Like all forks, it must
-// precede the first FUSE mount.
-func StartGuard(dir string) (_ *Guard, err error) {
+// precede the first FUSE mount. The guard writes lines of that form to standard error.
+func StartGuard(dir string, form logline.Form) (_ *Guard, err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("start the guard of %s: %w", dir, err)
@@ -48,7 +48,7 @@ func StartGuard(dir string) (_ *Guard, err error) {
 	g := &Guard{link: os.NewFile(uintptr(fds[0]), "guard")}
 	theirs := os.NewFile(uintptr(fds[1]), "guard's end")
 	defer theirs.Close()
-	g.proc, err = os.StartProcess("/proc/self/exe", []string{guardName, dir}, &os.ProcAttr{
+	g.proc, err = os.StartProcess("/proc/self/exe", []string{guardName, dir, string(form)}, &os.ProcAttr{
 		Dir:   "/",
 		Files: []*os.File{theirs, os.Stderr, os.Stderr},
 		Sys:   &syscall.SysProcAttr{Setsid: true}, // Ctrl-C is for this process
@@ -74,21 +74,22 @@ func (g *Guard) Close() error {
 // runner.MainIfLauncher. In a process that was started as a guard it does a guard's work and never
 // returns; otherwise it returns at once.
 func MainIfGuard() {
-	if len(os.Args) != 2 || os.Args[0] != guardName {
+	if len(os.Args) != 3 || os.Args[0] != guardName {
 		return
 	}
 	// A service manager's SIGTERM goes to all processes of a service, and the worker still drains
 	// then.
 	signal.Ignore(unix.SIGTERM, unix.SIGINT, unix.SIGHUP, unix.SIGQUIT, unix.SIGPIPE)
-	if err := keepGuard(os.Args[1], os.Getppid()); err != nil {
-		logline.Print(os.Stderr, "error", guardName, err.Error())
+	form := logline.Form(os.Args[2])
+	if err := keepGuard(os.Args[1], os.Getppid(), form); err != nil {
+		form.Print(os.Stderr, "error", guardName, err)
 		os.Exit(1)
 	}
 	os.Exit(0)
 }
 
 // keepGuard returns when the worker has ended: only then its end of standard input is closed.
-func keepGuard(dir string, worker int) error {
+func keepGuard(dir string, worker int, form logline.Form) error {
 	if _, err := os.Stdin.Write([]byte{1}); err != nil {
 		return nil // it has ended already
 	}
@@ -103,8 +104,8 @@ func keepGuard(dir string, worker int) error {
 			return fmt.Errorf("free process %d, which was killed: %w", worker, err)
 		}
 		if points > 0 {
-			logline.Print(os.Stderr, "warn", guardName, fmt.Sprintf("process %d was killed while it waited for input roots "+
-				"that it served itself: took away %d mounts below %s", worker, points, dir))
+			form.Print(os.Stderr, "warn", fmt.Sprintf(guardName+": process %d was killed while it waited for input roots "+
+				"that it served itself: took away %d mounts below %s", worker, points, dir), nil)
 		}
 	}
 	return nil

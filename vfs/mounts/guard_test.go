@@ -13,6 +13,8 @@ import (
 
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
+
+	"github.com/forerunner-build/forerunner/logline"
 )
 
 func TestMain(m *testing.M) {
@@ -55,7 +57,7 @@ func selfishMain(dir string, guarded bool) {
 	must(err)
 	must(Lock(lock, dir))
 	if guarded {
-		_, err := StartGuard(dir)
+		_, err := StartGuard(dir, logline.JSON)
 		must(err)
 	}
 	for _, sub := range []string{"lower", "upper", "work", "root"} {
@@ -149,7 +151,7 @@ func TestNextStartFreesWhoWaitsForItself(t *testing.T) {
 }
 
 func TestGuardEndsWithItsWorker(t *testing.T) {
-	g, err := StartGuard(filepath.Join(t.TempDir(), "new"))
+	g, err := StartGuard(filepath.Join(t.TempDir(), "new"), logline.JSON)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -168,7 +170,7 @@ func TestGuardLeavesTheLivingAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g, err := StartGuard(dir)
+	g, err := StartGuard(dir, logline.JSON)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,28 @@
+package main
+
+import (
+	"regexp"
+	"strings"
+)
+
+// grpcReason is the reason in an error of a gRPC connection.
+var grpcReason = regexp.MustCompile(`^connection error: desc = "(?:transport: )?(?:Error while dialing: )?(.*)"$`)
+
+// unreachable says why no scheduler answers, by the message of gRPC, and what to do.
+func unreachable(message string) string {
+	if m := grpcReason.FindStringSubmatch(message); m != nil {
+		message = m[1]
+	}
+	for _, known := range []struct{ part, says string }{
+		{"looked like an HTTP/1.1 header", "that port has pages or metrics: --remote needs the one of --listen, 8980 by default"},
+		{"does not look like a TLS handshake", "it has no TLS: use grpc:// instead of grpcs://"},
+		{"error reading server preface: EOF", "it may have TLS: use grpcs://"},
+		{"produced zero addresses", "this name has no address"},
+		{"connection refused", message + "; start \"forerunner up\" there, or give the address of another with --remote"},
+	} {
+		if strings.Contains(message, known.part) {
+			return known.says
+		}
+	}
+	return message
+}
