@@ -94,15 +94,15 @@
 // verified as a whole. The parts of up to 16 files are kept until the Race stops.
 //
 // A profile may be wrong, so it is compared with the action's opens. Requested but unread bytes are
-// in doubt. At first the race may have as many bytes in doubt as the link carries in a round trip.
-// Once the action has read a predicted file, these are two round trips for an exact profile. It is
-// never more than 16 MiB, 4 MiB if the profile is coarse. Each predicted file that the action reads
-// adds a quarter of its bytes, and as many as the link carries in a 16th of a round trip, but no
-// more than seven times its bytes. Parts are cut to the remaining credit, and the others come later.
+// in doubt. At first the race may have as many bytes in doubt as the link carries in two round
+// trips, or in one if the profile is coarse, and 16 MiB or 4 MiB at most. Each predicted file that
+// the action reads adds a quarter of its bytes, and as many as the link carries in a 16th of a
+// round trip, but no more than seven times its bytes. Parts are cut to the remaining credit, and
+// the others come later.
 //
 // Large files have a credit of the same size again. Calls that somebody waits for share the link
 // with them until they are complete. So they also have at most as many bytes in doubt as the action
-// has read of predicted files, and as the link carries in eight round trips, or in one at first.
+// has read of predicted files, and as the link carries in eight round trips.
 //
 // If the action opens a file that the profile lacks, its neighbours are prefetched, before the
 // profile's files; so are those of a file when the profile is no longer trusted. Unread neighbours

@@ -441,11 +441,10 @@ func FuzzRepeatedly(f *testing.F) {
 // not read: at most 15 % of what they read more than with a right record if the first one was
 // learnt, and otherwise than without a record. It is so in nearly all scenes, but not in all.
 func TestRepeatedly(t *testing.T) {
-	for seed := range uint64(24) {
+	for seed := range uint64(20) {
 		repeatWrong(t, seed)
 	}
-	// These have large files that are not read. That cost much before large files had to wait until
-	// the record had proved right.
+	// These have large files that are not read, larger than all that is read as foreseen.
 	for _, seed := range []uint64{532, 1108, 1225} {
 		repeatWrong(t, seed)
 	}

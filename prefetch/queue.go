@@ -56,8 +56,8 @@ func classOf(p *Profile, h PathHash, sizeBytes int64) class {
 	return c
 }
 
-// A profile has limited credit: as many bytes are requested ahead as the link carries in about so
-// many round trips, one before any predicted file is read, and at most so many bytes.
+// A profile has limited credit: before any predicted file is read, as many bytes are requested as
+// the link carries in about so many round trips, and at most so many bytes.
 const (
 	exactTrips   = 2
 	exactCredit  = 16 << 20
@@ -98,7 +98,6 @@ type queue struct {
 	// define the start.
 	trips, most                                 int64
 	right, earned, doubt, largeDoubt, nearDoubt int64
-	proven                                      bool // guarded by mu; the action has read what the profile has
 	held                                        bool // guarded by mu; the profile is not believed now
 	now                                         rank // guarded by mu; of the action's present reads
 	// Calls that are under way: how many for small and for large files, and how many bytes of small
@@ -130,13 +129,7 @@ func (q *queue) lookLocked() { q.window, q.share = q.pace.look(q.total > 0) }
 func (q *queue) creditLocked() int64 { return q.trustLocked() - q.doubt - q.nearDoubt }
 
 // trustLocked is how many bytes may be in doubt.
-func (q *queue) trustLocked() int64 {
-	trips := q.trips
-	if !q.proven {
-		trips = 1 // it may be of something else
-	}
-	return min(trips*q.window, q.most) + q.earned
-}
+func (q *queue) trustLocked() int64 { return min(q.trips*q.window, q.most) + q.earned }
 
 // askLocked notes that so many bytes of all of a file are asked for, and so many of parts of it.
 func (q *queue) askLocked(f file, all, parts int64) {
@@ -225,7 +218,6 @@ func (q *queue) dropNear() {
 func (q *queue) read(h PathHash, now rank) (inTime bool) {
 	q.mu.Lock()
 	q.lookLocked()
-	q.proven = true
 	spent := q.creditLocked() <= 0
 	f, ok := q.known[h]
 	if ok {
@@ -366,11 +358,7 @@ func (q *queue) takeLargeLocked(c class) []file {
 // worthLocked reports whether a large file may be requested: it may be in vain, and meanwhile it
 // shares the link with calls that somebody waits for.
 func (q *queue) worthLocked(f file) bool {
-	trips := int64(largeTrips)
-	if !q.proven {
-		trips = 1
-	}
-	return q.largeDoubt+f.digest.SizeBytes() <= q.right+trips*min(q.window, q.most)
+	return q.largeDoubt+f.digest.SizeBytes() <= q.right+largeTrips*min(q.window, q.most)
 }
 
 // mayGoLocked reports whether files of a class may be asked for, if it is their turn.

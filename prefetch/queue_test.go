@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/forerunner-build/forerunner/cas/span"
-	"github.com/forerunner-build/forerunner/cas/tree"
 )
 
 // filesOf are small and large files of these sizes, each of the rank of its place.
@@ -44,17 +43,11 @@ func taken(q *queue) (hashes []PathHash) {
 	return hashes
 }
 
-// proven returns q after the action has read a file that the profile has.
-func proven(q *queue) *queue {
-	q.read(1<<20, 0)
-	return q
-}
-
 // A file that takes long, or of which the parts come, neither holds back what is read after it nor
 // spends what the profile is trusted for.
 func TestQueueLargeFilesHoldBackNothing(t *testing.T) {
 	files := filesOf(120<<20, 1<<20, 1<<20, 1<<20)
-	q := proven(newQueue(Exact, nil, wide()))
+	q := newQueue(Exact, nil, wide())
 	q.foresee(files[:1])
 	if got := taken(q); !slices.Equal(got, []PathHash{0}) {
 		t.Fatalf("asks for %d", got)
@@ -78,13 +71,13 @@ func TestQueueLargeFilesHoldBackNothing(t *testing.T) {
 	parts := span.Set{{From: 0, To: chunkBytes}}
 	files = filesOf(9<<20, 100)
 	files[1].class.when = 2
-	q = proven(newQueue(Exact, ranges{{path: 0, size: 9 << 20, parts: parts}}, wide()))
+	q = newQueue(Exact, ranges{{path: 0, size: 9 << 20, parts: parts}}, wide())
 	q.foresee(files)
 	if got := taken(q); !slices.Equal(got, []PathHash{0, 0, 1}) {
 		t.Errorf("asks for %d", got)
 	}
 	// One of which nothing comes before all of it does is waited for, once it has its call.
-	q = proven(newQueue(Exact, nil, wide()))
+	q = newQueue(Exact, nil, wide())
 	q.foresee(files[:1])
 	batch, _ := q.take()
 	q.begun(batch, func() {})
@@ -165,7 +158,6 @@ func TestLargeFilesWaitAlone(t *testing.T) {
 			Root: root, Source: s, Limits: limits,
 			Profile: profileAfter(exactRules(ProfileOptions{}.withDefaults()), orderOf("large", "large", "large", "large", "small", "other")),
 		})
-		r.Opened("small", tree.File)
 		for range 10 {
 			synctest.Wait()
 			time.Sleep(roundTrip)
@@ -193,9 +185,8 @@ func TestLargeFilesWaitAlone(t *testing.T) {
 	})
 }
 
-// No large file goes before the action has read what the profile foresaw, and then none that is
-// much larger than that and than what the link carries in some round trips; a smaller one behind it
-// does not wait.
+// Large files that are not read are no larger together than what was read as foreseen, and than
+// what the link carries in some round trips. A smaller one behind another does not wait.
 func TestQueueLargeFilesWaitForTrust(t *testing.T) {
 	q := newQueue(Coarse, nil, &pace{})
 	files := filesOf(40<<20, 3<<20, 300<<10, 2<<20)
@@ -203,17 +194,11 @@ func TestQueueLargeFilesWaitForTrust(t *testing.T) {
 		files[i].class.when = 0
 	}
 	q.foresee(files)
-	if got := taken(q); !slices.Equal(got, []PathHash{2}) {
-		t.Errorf("asks for %d before anything was read", got)
-	}
-	q.ended(files[2:3], false)
-	if got := taken(proven(q)); !slices.Equal(got, []PathHash{1}) {
+	if got := taken(q); !slices.Equal(got, []PathHash{2, 1}) {
 		t.Errorf("asks for %d", got)
 	}
-	q.ended(files[1:2], false) // but it is still in doubt
-	if got := taken(q); len(got) > 0 {
-		t.Errorf("asks for %d, too", got)
-	}
+	q.ended(files[1:2], false)
+	q.ended(files[2:3], false)
 	q.read(1, 0)
 	if got := taken(q); !slices.Equal(got, []PathHash{3}) {
 		t.Errorf("asks for %d after the first large file was read", got)
@@ -229,38 +214,21 @@ func TestQueueLargeFilesWaitForTrust(t *testing.T) {
 	if got := taken(q); !slices.Contains(got, 0) {
 		t.Errorf("asks for %d after much of the profile was read", got)
 	}
-	q = proven(newQueue(Exact, nil, &pace{window: 4 << 20}))
-	if q.foresee(filesOf(5<<20, 30<<20)); !slices.Equal(taken(q), []PathHash{0}) {
-		t.Error("asks for two files that are too large together")
-	}
-}
-
-// Before the action has read what a profile foresaw, half as many small files go as later.
-func TestQueueBeginsWithLittle(t *testing.T) {
-	q := newQueue(Exact, nil, &pace{window: 10 << 20})
-	var files []file
-	for i := range 64 {
-		files = append(files, file{digest: fileDigest(fmt.Sprint(i), 1<<20), hash: PathHash(i)})
-	}
+	q = newQueue(Exact, nil, &pace{window: 4 << 20})
+	files = filesOf(5<<20, 30<<20)
 	q.foresee(files)
-	all := 0
-	for _, most := range []int64{10 << 20, 20 << 20} {
-		for q.ready() {
-			batch, _ := q.take()
-			all += len(batch)
-			q.ended(batch, false)
-		}
-		if got := q.doubt; got != min(most, exactCredit)+q.earned {
-			t.Errorf("%d bytes are in doubt, and %d were earned, want %d", got, q.earned, most)
-		}
-		proven(q)
+	if got := taken(q); !slices.Equal(got, []PathHash{0}) {
+		t.Errorf("asks for %d", got)
+	}
+	if q.ended(files[:1], false); q.ready() {
+		t.Error("asks for two files that are too large together")
 	}
 }
 
 // Large files of a profile that proves wrong are given up, and asked for again if it is right after
 // all.
 func TestQueueGivesUpLargeFiles(t *testing.T) {
-	q := proven(newQueue(Exact, nil, wide()))
+	q := newQueue(Exact, nil, wide())
 	files := filesOf(40 << 20)
 	q.foresee(files)
 	batch, _ := q.take()
@@ -289,13 +257,13 @@ func TestQueueWhilePaceChanges(t *testing.T) {
 		p.window = 4 << 20
 		return next
 	}
-	q := proven(newQueue(Exact, nil, p))
+	q := newQueue(Exact, nil, p)
 	q.foresee(filesOf(60 << 20)) // more than is trusted for with the smaller window
 	if batch := q.takeLargeLocked(look(q)); len(batch) != 1 {
 		t.Errorf("takes %v", batch)
 	}
 	p.window = 8 << 20
-	q = proven(newQueue(Exact, ranges{{path: 0, size: 9 << 20, parts: span.Set{{From: 0, To: chunkBytes}}}}, p))
+	q = newQueue(Exact, ranges{{path: 0, size: 9 << 20, parts: span.Set{{From: 0, To: chunkBytes}}}}, p)
 	q.foresee(filesOf(9 << 20))
 	q.doubt = 12 << 20 // which leaves no credit then
 	if parts := q.takePartsLocked(q.takeLocked(look(q))[0]); len(parts) != 1 {
@@ -352,7 +320,7 @@ func TestQueueRousesTheSender(t *testing.T) {
 		t.Error("sleeps after what is near was read")
 	}
 	q = newQueue(Exact, nil, &pace{})
-	q.foresee(alike(512<<10, 4<<20))
+	q.foresee(alike(512<<10, 4300<<10))
 	if !rouses(q, func() { q.read(0, 0) }) {
 		t.Error("sleeps after a large file has become worth it")
 	}
