@@ -51,9 +51,9 @@ func TestMessages(t *testing.T) {
 	}
 }
 
-// messages finds what is logged as a warning or an error, and what callers are told by status.Error and
-// status.Errorf, with where it is found. What is filled in is "…". Pages of the web, programs for
-// developers and what "forerunner" prints explain themselves.
+// messages finds what is logged as a warning or an error, and what callers are told by status.Error
+// and status.Errorf, with where it is found. What is filled in is "…". Pages of the web, programs
+// for developers and what "forerunner" prints explain themselves.
 func messages(t *testing.T) map[string]string {
 	t.Helper()
 	said := map[string]string{}

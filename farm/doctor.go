@@ -61,8 +61,8 @@ const (
 	soonExpired = 14 * 24 * time.Hour
 	// probeBytes is the size of the blob that the storage is tried with.
 	probeBytes = 4 << 20
-	// remotePatience limits a call to the storage that only asks, transferPatience one that moves the
-	// blob of probeBytes.
+	// remotePatience limits a call to the storage that only asks, transferPatience one that moves
+	// the blob of probeBytes.
 	remotePatience, transferPatience = 10 * time.Second, time.Minute
 )
 

@@ -61,8 +61,8 @@ type index struct {
 	tables  [fields][]string
 	offsets []uint32 // of the blocks in the file
 
-	// numbers has the number of each text, by the hash of the text; only in an index that grows. It has
-	// no pointers, so the garbage collector does not read it.
+	// numbers has the number of each text, by the hash of the text; only in an index that grows. It
+	// has no pointers, so the garbage collector does not read it.
 	numbers [fields]map[uint64]uint32
 }
 

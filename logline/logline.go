@@ -13,8 +13,8 @@ import (
 // TimeLayout is that of times in JSON.
 const TimeLayout = "2006-01-02T15:04:05.000Z07:00"
 
-// A Form is how the lines of a log are written. A program passes its own to the processes beside it,
-// as an argument.
+// A Form is how the lines of a log are written. A program passes its own to the processes beside
+// it, as an argument.
 type Form string
 
 // The forms. JSON has one object in each line.
@@ -23,7 +23,8 @@ const (
 	JSON      Form = "json"
 )
 
-// FormOn returns the form of a log: for people only on a terminal, and only if they do not want JSON.
+// FormOn returns the form of a log: for people only on a terminal, and only if they do not want
+// JSON.
 func FormOn(out io.Writer, wantsJSON bool) Form {
 	if wantsJSON || !IsTerminal(out) {
 		return JSON

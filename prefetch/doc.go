@@ -51,16 +51,16 @@
 // After a run, Judge compares it with the record that it used, or would have used with a better
 // score: of the files in local directories that the record predicts, which share the run read, in
 // bytes, with 4 KiB more for each file. A record's score is a falling average of that, to which the
-// latest run contributes half for an exact record, a quarter for a coarse one. A record with a score
-// of at most a half (exact) or an eighth (coarse) costs more than it brings, and counts as none: the
-// exact one gives way to a coarse one, and that to nearness. It is compared with runs all the same,
-// and used again when it would have been right. Failed runs count half: their waste is
+// latest run contributes half for an exact record, a quarter for a coarse one. A record with a
+// score of at most a half (exact) or an eighth (coarse) costs more than it brings, and counts as
+// none: the exact one gives way to a coarse one, and that to nearness. It is compared with runs all
+// the same, and used again when it would have been right. Failed runs count half: their waste is
 // the same, but they may have ended before they read what the next run will.
 //
 // A successful run that read no more than half of what an exact record predicted replaces the
 // record, instead of joining it. If the record was right before, or new, its successor gets a score
-// with which it is used. So a command that changed once has a right profile in the next run, and one
-// that reads something else each time has none in the end.
+// with which it is used. So a command that changed once has a right profile in the next run, and
+// one that reads something else each time has none in the end.
 //
 // The score is in the record, beside Buildbarn's fields. It is written when it begins or ceases to
 // be too low, and otherwise with other changes. A record from a program that has no scores takes
@@ -120,8 +120,8 @@
 //
 // Neighbours are as in a disk's read-ahead: when a file is opened, those behind it in its directory
 // are fetched, 32 at first and more and more while they are read. So are those in a subdirectory
-// with the file's name up to a dot, where a module often has its parts. When two subdirectories of a
-// directory were read from, the first files of others are, up to four for each that proves right.
+// with the file's name up to a dot, where a module often has its parts. When two subdirectories of
+// a directory were read from, the first files of others are, up to four for each that proves right.
 // Files above 512 KiB are fetched when they are opened. Unread neighbours never exceed 4 MiB and as
 // many bytes as the action has read; and they stop when less than one in ten was read in time.
 //

@@ -130,7 +130,8 @@ func TestUntrustedElsewhere(t *testing.T) {
 	uses(t, other, a, None, "after a run of another worker")
 }
 
-// TestMisledOnce: a run joins a record that it read most of, although another one before it did not.
+// TestMisledOnce: a run joins a record that it read most of, although another one before it did
+// not.
 func TestMisledOnce(t *testing.T) {
 	all := numbered("a/f%02d", 12)
 	j := newJudged(t, append(numbered("b/f%02d", 10), all...)...)
@@ -226,7 +227,8 @@ func TestComparedEntries(t *testing.T) {
 	uses(t, p, a, Exact, "after a run as foreseen")
 }
 
-// TestCosts: each file costs something beside its bytes, and only those count that would be fetched.
+// TestCosts: each file costs something beside its bytes, and only those count that would be
+// fetched.
 func TestCosts(t *testing.T) {
 	many := numbered("a/f%02d", 30)
 	j := newJudged(t, append(many, "a/more:40000", "b/rare:100000")...)
@@ -297,7 +299,8 @@ func TestSimilarInstead(t *testing.T) {
 	expect(t, p, a, Coarse, append(right, wrong...), right...)
 }
 
-// TestOverwritten: a program that knows no scores writes other wrong records, and they are not used.
+// TestOverwritten: a program that knows no scores writes other wrong records, and they are not
+// used.
 func TestOverwritten(t *testing.T) {
 	right, wrong := numbered("a/f%02d", 10), numbered("b/f%02d", 10)
 	j := newJudged(t, append(right, wrong...)...)
@@ -414,8 +417,8 @@ func (s scene) repeat(t *testing.T, about string, p *Profiles, a Action, succeed
 	}
 }
 
-// repeatWrong is for one seed: a record as this program writes it, or one that is only a filter, and
-// an action that succeeds or fails.
+// repeatWrong is for one seed: a record as this program writes it, or one that is only a filter,
+// and an action that succeeds or fails.
 func repeatWrong(t *testing.T, seed uint64) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(seed, 9))
@@ -437,8 +440,8 @@ func FuzzRepeatedly(f *testing.F) {
 
 // TestRepeatedly: with a wrong record that was never compared, and with what is known after one run
 // and two, an action waits at most 1.2 times as long as with none, and a round trip or as long as
-// the first window takes. If the record is wrong, the second and third run fetch little that they do
-// not read: at most 15 % of what they read more than with a right record if the first one was
+// the first window takes. If the record is wrong, the second and third run fetch little that they
+// do not read: at most 15 % of what they read more than with a right record if the first one was
 // learnt, and otherwise than without a record. It is so in nearly all scenes, but not in all.
 func TestRepeatedly(t *testing.T) {
 	for seed := range uint64(20) {

@@ -94,8 +94,8 @@ type queue struct {
 	// Predicted files are requested as long as doubt, the bytes of requested but unread ones, is
 	// less than trust. The last small one may exceed that. Large ones have their own doubt, and
 	// must leave small ones their credit. Part of trust is there from the start, and earned is the
-	// rest, by reads of so many bytes of predicted files. Guarded by mu, except trips and most, which
-	// define the start.
+	// rest, by reads of so many bytes of predicted files. Guarded by mu, except trips and most,
+	// which define the start.
 	trips, most                                 int64
 	right, earned, doubt, largeDoubt, nearDoubt int64
 	held                                        bool // guarded by mu; the profile is not believed now

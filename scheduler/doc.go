@@ -15,10 +15,10 @@
 // streams their states, queueService serves workers; endings count, log and trace operations that
 // ended.
 //
-// The package runs nothing, so it writes no result of its own to the action cache: the worker writes
-// it, because only the worker knows what influenced a result. Only for an action with the result of
-// an earlier run (package spare) does it compare directories of the input root and write that result
-// under the action.
+// The package runs nothing, so it writes no result of its own to the action cache: the worker
+// writes it, because only the worker knows what influenced a result. Only for an action with the
+// result of an earlier run (package spare) does it compare directories of the input root and write
+// that result under the action.
 //
 // Goroutines: Server.Run starts one that writes what was learned, one that writes the Index, and
 // two that watch quotas, if there are quotas, and waits for them. Run and journal.Journal.Run run

@@ -99,7 +99,8 @@ func (s *endings) taken(x *event.Taken) {
 	s.log.Info("run taken from its worker", fields...)
 }
 
-// countTaken counts a run that was taken from its worker, and returns what identifies it in the log.
+// countTaken counts a run that was taken from its worker, and returns what identifies it in the
+// log.
 func (s *endings) countTaken(x *event.Taken) []zap.Field {
 	s.metrics.returned.WithLabelValues(x.Why.Label()).Inc()
 	return []zap.Field{

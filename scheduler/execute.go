@@ -144,8 +144,8 @@ func (s *executionService) cached(ctx context.Context, storage operation.Storage
 	return nil
 }
 
-// reused returns the response of an earlier run that read nothing that has changed since, and that a
-// worker which may get the operation would reuse; nil: there is none, or the command must run.
+// reused returns the response of an earlier run that read nothing that has changed since, and that
+// a worker which may get the operation would reuse; nil: there is none, or the command must run.
 func (s *executionService) reused(ctx context.Context, op *request.Operation) *repb.ExecuteResponse {
 	if s.spare == nil || op.Private {
 		return nil

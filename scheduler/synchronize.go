@@ -228,8 +228,8 @@ func (s queueService) parseReport(ctx context.Context, req *remoteworker.Synchro
 	return r, nil
 }
 
-// withValidCode returns a worker's response with an error that clients know in the place of a status
-// code that gRPC does not have.
+// withValidCode returns a worker's response with an error that clients know in the place of a
+// status code that gRPC does not have.
 func withValidCode(worker string, r *repb.ExecuteResponse) *repb.ExecuteResponse {
 	code := r.GetStatus().GetCode()
 	if code >= int32(codes.OK) && code <= int32(codes.Unauthenticated) {

@@ -162,8 +162,8 @@ func optionDecisions() map[string]decision {
 	return all
 }
 
-// key has all facts that affect a command, except its Action, for reuse.KeyOf. Workers with the same
-// key run an Action in the same way.
+// key has all facts that affect a command, except its Action, for reuse.KeyOf. Workers with the
+// same key run an Action in the same way.
 func (o *Options) key() []byte {
 	types := decisions()
 	var b []byte

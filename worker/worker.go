@@ -208,8 +208,8 @@ type Worker struct {
 	boot string
 	// hello are headers of each call to the scheduler.
 	hello []string
-	// how and own are the keys of how commands run; nil: nothing is reused. how is the same on workers
-	// that run commands in the same way, own is this worker's.
+	// how and own are the keys of how commands run; nil: nothing is reused. how is the same on
+	// workers that run commands in the same way, own is this worker's.
 	how, own []byte
 	actions  atomic.Int64 // that it has
 	// answered is the gRPC code of the last call to the scheduler, of any position: an error of all

@@ -44,8 +44,8 @@ type recordsFigures struct {
 // pairs are turns of a scheduler without records and of one with.
 type pairs struct{ without, with []pace }
 
-// A pace is the rate of completed actions, per second, and the CPU time of each. p50 and p99 are how
-// long workers waited for their next action. The times are in µs.
+// A pace is the rate of completed actions, per second, and the CPU time of each. p50 and p99 are
+// how long workers waited for their next action. The times are in µs.
 type pace struct{ rate, cpu, p50, p99 float64 }
 
 // measureRecords measures dispatch without and with records, and then pages with many records. It

@@ -140,9 +140,10 @@ func (v *actionService) update(ctx context.Context, r *repb.UpdateActionResultRe
 	return v.s.PutActionResult(ctx, r.GetInstanceName(), d, r.GetActionResult())
 }
 
-// PutActionResult stores the result of an action under an instance name, for a caller that may write
-// it. It has the conditions of UpdateActionResult, and verifies the blobs of the result. It returns
-// the result as stored, with blobs instead of inline contents. Some of its errors are gRPC statuses.
+// PutActionResult stores the result of an action under an instance name, for a caller that may
+// write it. It has the conditions of UpdateActionResult, and verifies the blobs of the result. It
+// returns the result as stored, with blobs instead of inline contents. Some of its errors are gRPC
+// statuses.
 func (s *Server) PutActionResult(
 	ctx context.Context, instance string, d digest.Digest, given *repb.ActionResult,
 ) (*repb.ActionResult, error) {

@@ -187,7 +187,8 @@ func requiredPattern(args []string) (*admin.Pattern, error) {
 }
 
 // filledPattern is requiredPattern for verbs that do harm: a pattern without a value, as a shell
-// makes it of a variable that is not set, could match much. Only the default instance name is empty.
+// makes it of a variable that is not set, could match much. Only the default instance name is
+// empty.
 func filledPattern(args []string) (*admin.Pattern, error) {
 	p, err := requiredPattern(args)
 	for name, value := range p.GetAttributes() {

@@ -42,8 +42,8 @@ func (e *UsageError) Unwrap() error { return e.Err }
 
 // Execute runs a program's command. An error that occurs before the command itself runs is a
 // UsageError: unknown flags and commands, values that cannot be parsed, too many or too few
-// arguments. The program has the flag --version. With --log-json the error is a line like those of the
-// log, which IsLogged reports.
+// arguments. The program has the flag --version. With --log-json the error is a line like those of
+// the log, which IsLogged reports.
 func Execute(ctx context.Context, root *cobra.Command) error {
 	addCompletion(root)
 	addVersion(root)

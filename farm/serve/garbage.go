@@ -14,13 +14,13 @@ import (
 )
 
 const (
-	// spareGarbage is how much garbage a process may hold even if it needs little: an earlier collection
-	// would only cost CPU.
+	// spareGarbage is how much garbage a process may hold even if it needs little: an earlier
+	// collection would only cost CPU.
 	spareGarbage = 512 << 20
 	// garbageShare is the part of the memory that garbage may take: an eighth.
 	garbageShare = 8
-	// garbagePercent is how much garbage a process may hold that needs a large part of the memory, in
-	// percent of what it needs.
+	// garbagePercent is how much garbage a process may hold that needs a large part of the memory,
+	// in percent of what it needs.
 	garbagePercent = 50
 	// garbageEvery is how often the bound follows the need.
 	garbageEvery = time.Second
@@ -37,10 +37,10 @@ func (c *Callers) PaceRuntime(ctx context.Context, log *zap.Logger) (stop func()
 	return PaceMemory(ctx, memory, c.HugePages), nil
 }
 
-// PaceMemory adapts the garbage collection of this process to its memory, and puts that on huge pages
-// if these are wanted, until stop is called or ctx ends. A small process collects rarely, a large one
-// as Go does by default, and one with little memory more often. It is for main; GOGC in the environment
-// has precedence.
+// PaceMemory adapts the garbage collection of this process to its memory, and puts that on huge
+// pages if these are wanted, until stop is called or ctx ends. A small process collects rarely, a
+// large one as Go does by default, and one with little memory more often. It is for main; GOGC in
+// the environment has precedence.
 func PaceMemory(ctx context.Context, memory int64, hugePages bool) (stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	var pacing sync.WaitGroup
@@ -75,8 +75,8 @@ func pace(ctx context.Context, memory int64) {
 	}
 }
 
-// gcPercent is GOGC for a process that needs this many bytes of the available ones. It may hold as much
-// garbage as it needs, because a collection costs more, the more is needed.
+// gcPercent is GOGC for a process that needs this many bytes of the available ones. It may hold as
+// much garbage as it needs, because a collection costs more, the more is needed.
 func gcPercent(needed, memory uint64) int {
 	spare := min(max(spareGarbage, needed), memory/garbageShare)
 	return int(max(garbagePercent, 100*spare/max(needed, spare/20, 1)))

@@ -14,9 +14,9 @@ const (
 	// further properties that the worker has, and those that an action must ask for.
 	ImpliedHeader  = "forerunner-implied-bin"
 	RequiredHeader = "forerunner-required-bin"
-	// CircumstancesHeader has, on each call of a worker that shares runs, what identifies how it runs
-	// commands, and on which machine, as in forerunner.reuse.FindRequest. It is absent if the worker
-	// does not know that its machine is unchanged.
+	// CircumstancesHeader has, on each call of a worker that shares runs, what identifies how it
+	// runs commands, and on which machine, as in forerunner.reuse.FindRequest. It is absent if the
+	// worker does not know that its machine is unchanged.
 	CircumstancesHeader = "forerunner-circumstances-bin"
 	// PeerHeader has, on an answer with an action, the addresses of peers' stores, in the order in
 	// which to ask them.

@@ -18,9 +18,9 @@
 //
 // # What it refuses
 //
-// A record that is damaged or of another tree, a directory that cannot be read, a missing blob: each
-// means that the run is not reused, and none is an error. It does not know how and where commands
-// run: its callers compare only runs of the same command, under the same circumstances.
+// A record that is damaged or of another tree, a directory that cannot be read, a missing blob:
+// each means that the run is not reused, and none is an error. It does not know how and where
+// commands run: its callers compare only runs of the same command, under the same circumstances.
 //
 // It has no goroutines. Recorder.mu is the only lock; nothing blocks under it.
 package lookback

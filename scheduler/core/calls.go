@@ -85,9 +85,9 @@ func (c *calls) claim(q *queue, most int) (woken int) {
 	return woken
 }
 
-// spare takes out the first worker of the spares of a queue that would get a task now; nil: there is
-// none. A worker that does not is passed over: the next task may be for it. There are never many, as
-// they are of one program, which all queued tasks avoid.
+// spare takes out the first worker of the spares of a queue that would get a task now; nil: there
+// is none. A worker that does not is passed over: the next task may be for it. There are never
+// many, as they are of one program, which all queued tasks avoid.
 func (c *calls) spare(q *queue) *worker {
 	s := &q.spares
 	var avoided *program

@@ -109,8 +109,8 @@ func (d *dispatcher) place(t *task, q *queue) {
 	}
 }
 
-// isPreempted reports whether a worker that calls must stop its task, because of quotas. It need not
-// if all that waits of the instance for which it would be stopped avoids it.
+// isPreempted reports whether a worker that calls must stop its task, because of quotas. It need
+// not if all that waits of the instance for which it would be stopped avoids it.
 func (d *dispatcher) isPreempted(w *worker) bool {
 	if d.isSettling() || !w.task.share.IsPreempted() {
 		return false
@@ -270,8 +270,8 @@ func (d *dispatcher) offer(w *worker) {
 	}
 }
 
-// offerStirred gives tasks that quotas now allow to idle workers, and wakes workers that run something
-// for nobody.
+// offerStirred gives tasks that quotas now allow to idle workers, and wakes workers that run
+// something for nobody.
 func (d *dispatcher) offerStirred() {
 	for _, c := range d.pools.cohorts {
 		if c.Eased() {

@@ -82,8 +82,8 @@ func (p *program) peersAreWell() bool {
 	return 2*(peers-ill) > peers && p.hasPeers()
 }
 
-// willing returns the idle worker of a queue that is nearest to a task that does not avoid it; nil if
-// there is none.
+// willing returns the idle worker of a queue that is nearest to a task that does not avoid it; nil
+// if there is none.
 func (q *queue) willing(t *task) (found *worker) {
 	var avoided []*worker
 	for near := q.pool.tree.Nearest(&t.item, q.class); near != nil; near = q.pool.tree.Nearest(&t.item, q.class) {
@@ -118,8 +118,8 @@ func (q *queue) avoidedBy(t *task) (idle []*worker) {
 	return idle
 }
 
-// onlyIdle returns the key of the only program with idle workers of a queue; empty: there is none, or
-// another one.
+// onlyIdle returns the key of the only program with idle workers of a queue; empty: there is none,
+// or another one.
 func (q *queue) onlyIdle() string {
 	some := q.pool.tree.AnyIdle(q.class)
 	if some == nil {

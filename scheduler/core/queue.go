@@ -38,7 +38,8 @@ type queue struct {
 	// idle and are not drained, drained those that operators have drained, suspended those whose
 	// actions failed. At least one serves while one is suspended.
 	workers, serving, resting, drained, suspended int
-	// programs are the workers by their program; ill counts failing programs; alike has groups of them.
+	// programs are the workers by their program; ill counts failing programs; alike has groups of
+	// them.
 	programs map[string]*program
 	ill      int
 	alike    alike
@@ -144,10 +145,11 @@ func (q *queue) park(t *task) {
 // yield.
 type spares struct {
 	queue *queue
-	// list has them in the order in which their last clients stopped waiting; some may have ended, or
-	// be wanted again.
+	// list has them in the order in which their last clients stopped waiting; some may have ended,
+	// or be wanted again.
 	list []spare
-	// timer is when the first of them yields while others wait, or now, if there was too much to do.
+	// timer is when the first of them yields while others wait, or now, if there was too much to
+	// do.
 	timer timer.Timer
 }
 
@@ -280,8 +282,8 @@ func (q *queue) admits(instance string) bool {
 	return q.quotas == nil || q.quotas.Admits(levels.Bounded(instance))
 }
 
-// hasTakers reports whether a worker could take a task of the queue now, or soon: it is idle, or runs
-// something for nobody.
+// hasTakers reports whether a worker could take a task of the queue now, or soon: it is idle, or
+// runs something for nobody.
 func (q *queue) hasTakers() bool { return q.hasIdle() || len(q.spares.list) > 0 }
 
 // mayRunMore reports whether an instance may have more running.

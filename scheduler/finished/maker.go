@@ -14,7 +14,8 @@ import (
 )
 
 const (
-	// patience limits the read of a command: it is the least that one may take, and half of the most.
+	// patience limits the read of a command: it is the least that one may take, and half of the
+	// most.
 	patience = 500 * time.Millisecond
 	// maxCommandBytes limits the size of a command.
 	maxCommandBytes = 256 << 10

@@ -39,8 +39,8 @@ const (
 // machine has another name, or another epoch, must run all actions.
 func TestReuseOnOtherWorkers(t *testing.T) { reuseOnOtherWorkers(t, false) }
 
-// TestReuseByScheduler is TestReuseOnOtherWorkers with a scheduler that itself reuses runs which the
-// workers would: those workers get few of the actions, or none.
+// TestReuseByScheduler is TestReuseOnOtherWorkers with a scheduler that itself reuses runs which
+// the workers would: those workers get few of the actions, or none.
 func TestReuseByScheduler(t *testing.T) { reuseOnOtherWorkers(t, true) }
 
 func reuseOnOtherWorkers(t *testing.T, byScheduler bool) {

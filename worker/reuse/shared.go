@@ -172,8 +172,8 @@ func (s *Shared) Close(abort context.Context) {
 	<-sent
 }
 
-// Circumstances identifies, as in FindRequest, how commands run here (KeyOf) and on which machine. It
-// is nil if no recent check of the machine is known. It does not wait.
+// Circumstances identifies, as in FindRequest, how commands run here (KeyOf) and on which machine.
+// It is nil if no recent check of the machine is known. It does not wait.
 func (s *Shared) Circumstances(how []byte) []byte {
 	if s == nil {
 		return nil

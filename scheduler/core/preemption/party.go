@@ -17,8 +17,8 @@ type party struct {
 	tiers []*tier
 	// waiting counts the tasks in all lines.
 	waiting int
-	// stirred: it is in Cohort.stirred. round counts how often it came there; since then so many workers
-	// were woken for its tasks.
+	// stirred: it is in Cohort.stirred. round counts how often it came there; since then so many
+	// workers were woken for its tasks.
 	stirred bool
 	round   uint64
 	woken   int
@@ -126,8 +126,8 @@ func (l *Line) rouse() {
 	}
 }
 
-// Expose notes that the queue has a taker: a worker that could run a task of it now, or soon, if quotas
-// let it. Nothing happens to a nil Queue.
+// Expose notes that the queue has a taker: a worker that could run a task of it now, or soon, if
+// quotas let it. Nothing happens to a nil Queue.
 func (q *Queue) Expose() {
 	if q == nil {
 		return
@@ -171,8 +171,9 @@ func (c *Cohort) Eased() bool {
 }
 
 // Stirred returns a line that may have takers, and whose instance may now run more: the next
-// one that has not been Seen since; nil if there is none. When the instance is at its maximum, or will
-// be when the woken workers call, the rest of its lines wait for it to be below again, and go first then.
+// one that has not been Seen since; nil if there is none. When the instance is at its maximum, or
+// will be when the woken workers call, the rest of its lines wait for it to be below again, and go
+// first then.
 func (c *Cohort) Stirred() *Line {
 	for len(c.stirred) > 0 {
 		p := c.stirred[0]
@@ -191,7 +192,8 @@ func (c *Cohort) Stirred() *Line {
 	return nil
 }
 
-// room returns how many tasks of a tier quotas let start, besides those for which workers were woken.
+// room returns how many tasks of a tier quotas let start, besides those for which workers were
+// woken.
 func (c *Cohort) room(t *tier) int64 {
 	return c.ledger.Room(t.party.instance, t.cost) - int64(t.party.woken)
 }

@@ -46,12 +46,12 @@ type Line struct {
 	tasks fifo.List[*Share]
 	// marked counts the tasks that must yield.
 	marked int
-	// timer runs until more tasks must yield, or a shorter time, if its instance is below its minimum.
-	// If it does not run although tasks are left for which none yields, the line rests.
+	// timer runs until more tasks must yield, or a shorter time, if its instance is below its
+	// minimum. If it does not run although tasks are left for which none yields, the line rests.
 	timer timer.Timer
 	rests fifo.Anchor
-	// place is in tier.exposed or in queue.hidden; nil: the line is gone. seen is the round in which
-	// Stirred looked at it last.
+	// place is in tier.exposed or in queue.hidden; nil: the line is gone. seen is the round in
+	// which Stirred looked at it last.
 	exposed bool
 	place   fifo.Anchor
 	seen    uint64

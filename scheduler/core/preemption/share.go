@@ -74,8 +74,8 @@ func (sh *Share) Key() quota.Key { return quota.Key{Cohort: sh.cohort.Name, Inst
 // Cost is the cost of a counting task.
 func (sh *Share) Cost() int64 { return sh.run.Cost }
 
-// HoldsBack reports whether another task of the same instance waits in the queue, could not start because
-// of the maximum, and could if this one did not run. A nil Share holds nothing back.
+// HoldsBack reports whether another task of the same instance waits in the queue, could not start
+// because of the maximum, and could if this one did not run. A nil Share holds nothing back.
 func (sh *Share) HoldsBack() bool {
 	if !sh.Counts() {
 		return false

@@ -202,7 +202,8 @@ func (l *Ledger) Room(instance string, cost int64) int64 {
 	return most
 }
 
-// RoomWithout returns how many runs of the cost of one that runs its instance could start if it did not.
+// RoomWithout returns how many runs of the cost of one that runs its instance could start if it did
+// not.
 func (l *Ledger) RoomWithout(r *Run) int64 { return r.account.room(r.account.used-r.Cost, r.Cost) }
 
 func (a *account) room(used, cost int64) int64 {
