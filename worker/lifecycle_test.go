@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -69,10 +70,33 @@ func TestRelaunch(t *testing.T) {
 			return l, err
 		}
 	}})
-	for range cap(tries) {
-		assertCode(t, f.run(t, spec{shell: "true"}), codes.Unavailable, "launcher")
-	}
+	assertCode(t, f.run(t, spec{shell: "true"}), codes.Unavailable, "launcher")
 	f.assertGood(t)
+}
+
+// TestLauncherDiesIdle: a launcher that was killed while it had no command is no death of the next
+// command, which still runs once more when an unknown process kills it.
+func TestLauncherDiesIdle(t *testing.T) {
+	var launcher *runner.Launcher
+	f := newFarmWith(t, vfs.Options{Method: vfs.FUSE}, nil, farmOptions{change: func(o *Options) {
+		launcher = o.Launchers[0]
+		o.Relaunch = func(ctx context.Context, _ int) (*runner.Launcher, error) {
+			l, err := runner.StartLauncher(ctx, runner.LauncherOptions{})
+			if err == nil {
+				t.Cleanup(func() { check(t, l.Close(context.Background())) })
+			}
+			return l, err
+		}
+	}})
+	check(t, syscall.Kill(launcher.Pid(), syscall.SIGKILL))
+	<-launcher.Gone()
+	seen := filepath.Join(gates(t), "seen")
+	response := f.run(t, spec{
+		shell: "test -e $SEEN || { touch $SEEN; kill -9 $$; }", env: map[string]string{"SEEN": seen},
+	})
+	if code := response.GetResult().GetExitCode(); code != 0 || response.GetStatus() != nil {
+		t.Errorf("exit code %d, status %v, want those of the second run", code, response.GetStatus())
+	}
 }
 
 // TestRelaunchOfACancelledAction: the slot needs a new launcher, whatever happens to the action

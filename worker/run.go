@@ -143,6 +143,12 @@ func (r *run) hasRead(d digest.Digest) {
 // storage does not count.
 func (r *run) runCommand(ctx context.Context) (runner.Result, error) {
 	slot := r.a.task.permit.Slot()
+	select {
+	case <-slot.Launcher.Gone(): // while it had no command
+		r.a.log.Warn("an unknown process killed the launcher of the slot, which gets another", zap.Int("slot", slot.Index))
+		r.w.relaunch(ctx, slot)
+	default:
+	}
 	r.used.Limits = slot.Launcher.Limits()
 	r.shown = r.w.live.Begin(r.a.p.index, live.Printing{
 		Action: r.a.digest.String(), Run: r.number, Stdout: r.work.stdout(), Stderr: r.work.stderr(),

@@ -114,13 +114,15 @@ func (c *calls) spare(q *queue) *worker {
 		}
 		next, looks := r.worker.choose(nil, c.Now)
 		c.effort.Spend(looks)
-		switch {
-		case next != nil:
+		switch share := r.worker.share(); {
+		case next != nil || share.HoldsBack():
 			s.take(i)
 			r.spare = false
 			return r.worker
-		case looks == 0: // nothing may start
+		case looks == 0 && (q.quotas == nil || c.effort.Left <= 0): // nothing may start
 			i = len(s.list)
+		case looks == 0: // because of maximums, and another one may hold something back
+			i++
 		default:
 			avoided = r.worker.program
 			i++

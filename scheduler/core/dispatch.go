@@ -99,9 +99,7 @@ func (d *dispatcher) place(t *task, q *queue) {
 		q.quotas.Enter(t.quotaShare())
 	}
 	tree.Enqueue(&t.item, q.class, t.returned)
-	if idle := q.willing(t); idle != nil {
-		d.next(idle)
-	} else {
+	if idle := q.willing(t); idle == nil || !d.next(idle) { // because of a maximum
 		d.calls.claim(q, 1)
 	}
 	if q.hasTakers() {
