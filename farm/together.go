@@ -1,7 +1,10 @@
 package farm
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 	"path/filepath"
 	"sync/atomic"
 
@@ -13,7 +16,9 @@ import (
 	"github.com/forerunner-build/forerunner/farm/serve"
 	"github.com/forerunner-build/forerunner/farm/state"
 	"github.com/forerunner-build/forerunner/farm/storage"
+	"github.com/forerunner-build/forerunner/paths"
 	"github.com/forerunner-build/forerunner/vfs/folder"
+	"github.com/forerunner-build/forerunner/vfs/mounts"
 	"github.com/forerunner-build/forerunner/worker"
 )
 
@@ -56,9 +61,37 @@ func (s *Scheduler) Join(started *Started, settings Together) {
 // removeStore removes the store that the worker had when it had one of its own.
 func (w *Worker) removeStore() {
 	dir := filepath.Join(w.Data, "cas")
-	if err := folder.RemoveTree(dir); err != nil {
+	if err := removeOwn(dir); err != nil {
 		w.Logger.Warn("the worker's own store is no longer used, but cannot be removed", zap.Error(fmt.Errorf("remove %s: %w", dir, err)))
 	}
+}
+
+// removeOwn removes a folder if all of it lies in its place: what a symlink or a mount shows there
+// may be others'. A missing folder is no error.
+func removeOwn(dir string) error {
+	info, err := os.Lstat(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	if !info.IsDir() {
+		return fmt.Errorf("it is not a folder (%s)", info.Mode())
+	}
+	if dir, err = filepath.EvalSymlinks(dir); err != nil {
+		return err
+	}
+	mounted, err := mounts.Below(filepath.Dir(dir))
+	if err != nil {
+		return err
+	}
+	for _, point := range mounted {
+		if paths.Below(point, dir) {
+			return fmt.Errorf("something is mounted at %s", point)
+		}
+	}
+	return folder.RemoveTree(dir)
 }
 
 // shareStore makes the worker use the store of the storage. j may be nil.

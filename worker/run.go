@@ -239,7 +239,7 @@ func (r *run) measure() {
 func (r *run) report(ctx context.Context, result runner.Result) (*repb.ExecuteResponse, error) {
 	out := outputs.New(outputs.Options{
 		Spec: r.a.command.Spec, Policy: r.w.opts.Outputs, Function: r.a.fn, Root: r.root, Inputs: r.a.inputs,
-		Store: r.w.opts.Store, Storage: r.a.storage, Vacated: r.vacated,
+		Store: r.w.opts.Store, Storage: r.a.storage, Instance: r.a.instance, Vacated: r.vacated,
 	})
 	defer out.Release()
 	response := &repb.ExecuteResponse{Result: out.Result}

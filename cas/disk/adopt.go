@@ -181,7 +181,7 @@ func (s *Store) discard(path string, d digest.Digest) error {
 // move renames file to its place in the store. Without an error and without
 // moved, the file is on another file system or belongs to another user.
 func (s *Store) move(ctx context.Context, file *os.File, d digest.Digest) (moved bool, err error) {
-	if err := s.files.reserve(d.SizeBytes()); err != nil {
+	if err := s.files.makeRoom(d.SizeBytes()); err != nil {
 		return false, err
 	}
 	defer func() {

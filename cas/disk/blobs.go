@@ -22,6 +22,15 @@ type blobs struct {
 	*files[digest.Digest]
 	emptyMark atomic.Uint64 // of the file of the empty blob when it was last seen to be right; 0: it was not
 	mending   sync.Mutex    // held while that file is made
+	givingWay func(op func() error) error
+}
+
+// makeRoom is reserve, which may discard unfinished uploads (Store.OnFull).
+func (f *blobs) makeRoom(cost int64) error {
+	if f.givingWay == nil {
+		return f.reserve(cost)
+	}
+	return f.givingWay(func() error { return f.reserve(cost) })
 }
 
 // contains reports whether d exists. It does not count as a use.

@@ -58,7 +58,7 @@ func (in *incoming) reserve(n int64) (*tamper.Own, error) {
 	size := in.digest.SizeBytes()
 	if need := in.claimed + n - in.reserved; need > 0 && in.reserved < size {
 		need = min(max(need, reserveBytes), size-in.reserved)
-		if err := in.files.reserve(need); err != nil {
+		if err := in.files.makeRoom(need); err != nil {
 			return nil, err
 		}
 		in.reserved += need

@@ -99,16 +99,24 @@ type spaceWriter struct {
 	digest   digest.Digest // no more than its size is written
 	written  int64
 	reserved int64 // the reservation, which is the size at the end
+	room     func(cost int64) error
 }
 
 // Create starts a blob d, whose bytes are written in order. It rejects a blob that can never fit.
+// The function of OnFull is the caller's to use.
 func (s *Store) Create(d digest.Digest) (cas.Writer, error) {
 	w, err := newSpaceWriter(s.files, d)
 	if err != nil {
 		return nil, err
 	}
+	w.room = s.files.reserve
 	return w, nil
 }
+
+// OnFull sets a function that repeats op while op ends with ErrNoSpace and the function can discard
+// something that Create has begun. All but writes of Create find room in this way. It must be set
+// before the store is in use.
+func (s *Store) OnFull(givingWay func(op func() error) error) { s.files.givingWay = givingWay }
 
 // Fits returns an error if a blob of that size can never be stored.
 func (s *Store) Fits(bytes int64) error { return s.files.fits(bytes) }
@@ -121,7 +129,7 @@ func newSpaceWriter(f *blobs, d digest.Digest) (*spaceWriter, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &spaceWriter{files: f, file: tamper.NewOwn(file), digest: d}, nil
+	return &spaceWriter{files: f, file: tamper.NewOwn(file), digest: d, room: f.makeRoom}, nil
 }
 
 // Keep makes the completely written file the blob, and pins it. After an error Drop must still be
@@ -156,7 +164,7 @@ func (w *spaceWriter) reserve(n int64) error {
 		return nil
 	}
 	need = max(need, min(reserveBytes, w.digest.SizeBytes()-w.reserved))
-	err := w.files.reserve(need)
+	err := w.room(need)
 	if err == nil {
 		w.reserved += need
 	}

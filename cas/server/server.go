@@ -84,6 +84,8 @@ type Store interface {
 	Isolated() bool
 	// Of returns the blobs of an instance name: all blobs, unless the store is Isolated.
 	Of(instance string) cas.Content
+	// OnFull has writes outside the Server discard idle uploads when there is no room for them.
+	OnFull(givingWay func(op func() error) error)
 }
 
 // Results are the results of actions, by instance name.
@@ -115,12 +117,14 @@ type Server struct {
 // New returns a Server over s and a. The caller closes these after the gRPC server has stopped.
 func New(s Store, a Results, o Options) *Server {
 	o.validate()
+	uploads := newUploads(s, o.MaxPartialUploads, o.PartialUploadAge)
+	s.OnFull(uploads.givingWay)
 	return &Server{
 		store:   s,
 		actions: a,
 		options: o,
 		log:     o.Logger,
-		uploads: newUploads(s, o.MaxPartialUploads, o.PartialUploadAge),
+		uploads: uploads,
 		decoder: wire.NewBatchDecoder(),
 		encoder: wire.NewBatchEncoder(),
 	}

@@ -217,6 +217,48 @@ func TestUploadsThatGoOnDoNotGiveWay(t *testing.T) {
 	castest.WantConsistent(t, s)
 }
 
+// Idle uploads give way to whatever a program stores beside the Server, such as outputs of a worker.
+func TestIdleUploadsGiveWayToTheProgram(t *testing.T) {
+	const size = 1000
+	f := netStart(t, netConfig{store: disk.Options{MaxBytes: size}})
+	idle, b := uploadOf(0, size), uploadOf(1, size)
+	d := b.name.Digest
+	file := filepath.Join(t.TempDir(), "output")
+	take := func() error {
+		if err := os.WriteFile(file, b.data, 0o600); err != nil {
+			return err
+		}
+		_, err := f.store.Take(t.Context(), file, d.Function())
+		return err
+	}
+	for what, store := range map[string]func() error{
+		"output": take,
+		"bytes":  func() error { return f.store.PutBytes(t.Context(), d, b.data) },
+		"input": func() error {
+			in := f.store.Receive(d)
+			defer in.Close()
+			if _, err := in.WriteAt(b.data, 0); err != nil {
+				in.Drop()
+				return err
+			}
+			if err := in.Keep(t.Context()); err != nil {
+				return err
+			}
+			f.store.Release(d)
+			return nil
+		},
+	} {
+		f.store.Evict(size)
+		if _, err := f.unfinished(t, idle.from(0, 1)); err != nil {
+			t.Fatal(err)
+		}
+		if err := store(); err != nil || !f.store.Has(d) {
+			t.Errorf("%s: %v, stored: %t", what, err, f.store.Has(d))
+		}
+	}
+	castest.WantConsistent(t, f.store)
+}
+
 // uploadBegin begins an upload and writes that many bytes of it.
 func uploadBegin(t *testing.T, a *uploads, b uploadBlob, bytes int) *turn {
 	t.Helper()

@@ -76,6 +76,7 @@ type Options struct {
 	Inputs   Source
 	Store    *disk.Store
 	Storage  *casclient.Client
+	Instance string // of the action
 	// Vacated says that no process has the command's files open: they may be moved instead of
 	// copied.
 	Vacated bool
@@ -326,6 +327,9 @@ func (o *Outputs) keep(ctx context.Context, d digest.Digest) error {
 		return fmt.Errorf("blob %s was evicted before it could be uploaded: the worker's store is too small", d)
 	}
 	o.unpin = append(o.unpin, unpin)
+	// If the store is the storage: the action made these bytes, and they need not be uploaded to be
+	// its instance name's. An error recurs in the upload.
+	_ = store.Of(o.opts.Instance).Gained(d)
 	o.needs[d] = struct{}{}
 	o.blobs[d] = casclient.Blob{Digest: d, Open: func() (io.ReadCloser, error) { return store.OpenBlob(ctx, d) }}
 	return nil

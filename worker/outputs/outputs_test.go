@@ -9,6 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"google.golang.org/grpc/codes"
@@ -177,6 +178,37 @@ func TestUnreadInputsAreUploadedAgain(t *testing.T) {
 	check(t, o.Upload(t.Context()))
 	if !farm.Store.Has(of("input")) {
 		t.Error("storage does not have what the result names")
+	}
+}
+
+// TestOutputsAreTheInstanceNames: if the worker's store is that of a storage that isolates content,
+// its instance name has the outputs without an upload, for which there may be no room beside them.
+func TestOutputsAreTheInstanceNames(t *testing.T) {
+	const size = 5 << 20
+	farm := servertest.Start(t, servertest.Config{Store: disk.Options{MaxBytes: 8 << 20, Isolate: true}})
+	text := strings.Repeat("x", size)
+	root := &inputRoot{dir: t.TempDir()}
+	check(t, os.WriteFile(filepath.Join(root.dir, "made"), []byte(text), 0o644))
+	in, err := os.OpenRoot(root.dir)
+	check(t, err)
+	defer in.Close()
+	var policy Policy
+	check(t, policy.Validate(size))
+	o := New(Options{
+		Spec: Spec{Paths: []Path{{Given: "made", Full: "made"}}}, Policy: policy, Function: digest.SHA256, Root: root,
+		Inputs: noDirectories{}, Store: farm.Store,
+		Storage:  casclient.New(farm.Conn, casclient.Options{}).WithInstance("a", digest.SHA256),
+		Instance: "a", Vacated: true,
+	})
+	defer o.Release()
+	check(t, o.Collect(t.Context(), in))
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
+	check(t, o.Upload(ctx))
+	for name, want := range map[string]bool{"a": true, "b": false} {
+		if got := farm.Store.Of(name).Contains(of(text)); got != want {
+			t.Errorf("%s has the output: %t", name, got)
+		}
 	}
 }
 
