@@ -137,14 +137,19 @@ func (v *actionService) update(ctx context.Context, r *repb.UpdateActionResultRe
 		return nil, status.Errorf(codes.PermissionDenied, "action result %s: only the worker that ran the action may write it "+
 			"(in Bazel: --noremote_upload_local_results; see docs/SECURITY.md)", d)
 	}
-	return v.s.PutActionResult(ctx, r.GetInstanceName(), d, r.GetActionResult())
+	return v.s.putActionResult(ctx, r.GetInstanceName(), d, r.GetActionResult())
 }
 
-// PutActionResult stores the result of an action under an instance name, for a caller that may
-// write it. It has the conditions of UpdateActionResult, and verifies the blobs of the result. It
-// returns the result as stored, with blobs instead of inline contents. Some of its errors are gRPC
-// statuses.
-func (s *Server) PutActionResult(
+// PutActionResult stores the result of an action under an instance name, for a caller that may write
+// it. It has the conditions and errors of UpdateActionResult, and verifies the blobs of the result.
+func (s *Server) PutActionResult(ctx context.Context, instance string, d digest.Digest, result *repb.ActionResult) error {
+	_, err := s.putActionResult(ctx, instance, d, result)
+	return s.writeStatus(err)
+}
+
+// putActionResult returns the result as stored, with blobs instead of inline contents. Some of its
+// errors are gRPC statuses.
+func (s *Server) putActionResult(
 	ctx context.Context, instance string, d digest.Digest, given *repb.ActionResult,
 ) (*repb.ActionResult, error) {
 	fn := d.Function()

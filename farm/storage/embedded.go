@@ -96,6 +96,5 @@ func (e embedded) FindMissing(ctx context.Context, ds []digest.Digest) ([]digest
 
 // PutActionResult implements View.
 func (e embedded) PutActionResult(ctx context.Context, d digest.Digest, result *repb.ActionResult) error {
-	_, err := e.served.PutActionResult(ctx, e.instance, d, result)
-	return err
+	return e.served.PutActionResult(ctx, e.instance, d, result)
 }

@@ -8,6 +8,8 @@ import (
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"google.golang.org/grpc"
+	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/status"
 
 	"github.com/forerunner-build/forerunner/cas"
 	casclient "github.com/forerunner-build/forerunner/cas/client"
@@ -40,6 +42,33 @@ func TestResultsElsewhere(t *testing.T) {
 	}
 	if _, err := storage.GetActionResult(t.Context(), digest.Of(digest.SHA256, nil)); !errors.Is(err, cas.ErrNotFound) {
 		t.Errorf("no result: %v", err)
+	}
+}
+
+// TestContradictingResults has the scheduler store a result with inline bytes that do not match the
+// digest, of a record that a worker made. No storage may take it.
+func TestContradictingResults(t *testing.T) {
+	f := servertest.Start(t, servertest.Config{Unary: func(
+		ctx context.Context, r any, _ *grpc.UnaryServerInfo, call grpc.UnaryHandler,
+	) (any, error) {
+		if update, ok := r.(*repb.UpdateActionResultRequest); ok {
+			return update.GetActionResult(), nil // as a storage that checks nothing
+		}
+		return call(ctx, r)
+	}})
+	command := f.PutMessage(t, &repb.Command{Arguments: []string{"true"}})
+	action := f.PutMessage(t, &repb.Action{CommandDigest: command.Proto()})
+	for name, view := range map[string]View{
+		"embedded": embedded{served: f.Server}, "external": elsewhere{casclient.New(f.Conn, casclient.Options{})},
+	} {
+		for content, want := range map[string]codes.Code{"right": codes.OK, "wrong": codes.InvalidArgument} {
+			err := view.PutActionResult(t.Context(), action, &repb.ActionResult{OutputFiles: []*repb.OutputFile{{
+				Path: "out", Digest: digest.Of(digest.SHA256, []byte("right")).Proto(), Contents: []byte(content),
+			}}})
+			if status.Code(err) != want {
+				t.Errorf("%s, the content is %s: %v, want %s", name, content, err, want)
+			}
+		}
 	}
 }
 

@@ -30,7 +30,8 @@ const (
 	MaxCircumstances = 4
 )
 
-// unavailable is the outcome of a search that was not made, or took too long.
+// unavailable is the outcome of a search that was not made, or took too long, also in storing its
+// result.
 const unavailable lookback.Outcome = "unavailable"
 
 // Storage is the storage of one instance name.
@@ -39,7 +40,8 @@ type Storage interface {
 	// FindMissing returns the blobs in ds that it lacks. It verifies the others, so that no client
 	// gets a result whose blobs turn out to be damaged.
 	FindMissing(ctx context.Context, ds []digest.Digest) ([]digest.Digest, error)
-	// PutActionResult stores the result of an action, and does not change it.
+	// PutActionResult checks the result of an action, stores it, and does not change it. Its errors
+	// are gRPC statuses.
 	PutActionResult(ctx context.Context, action digest.Digest, result *repb.ActionResult) error
 }
 
@@ -115,9 +117,7 @@ func (f *Finder) Find(ctx context.Context, a Action) (run lookback.Run, ok bool)
 	}
 	if outcome == lookback.Reused {
 		run.Result.ExecutionMetadata = a.metadata(run)
-		if f.refuses(ctx, a, run.Result) {
-			outcome = lookback.Failed
-		}
+		outcome = f.keep(ctx, a, run.Result)
 	}
 	f.outcomes.WithLabelValues(string(outcome)).Inc()
 	return run, outcome == lookback.Reused
@@ -134,20 +134,23 @@ func (a *Action) metadata(run lookback.Run) *repb.ExecutedActionMetadata {
 	return m
 }
 
-// refuses stores a result as that of the action, and reports whether the storage finds it invalid.
-// If the storage does not store it for another reason, the next client that asks for the action
-// causes another search.
-func (f *Finder) refuses(ctx context.Context, a Action, result *repb.ActionResult) (invalid bool) {
+// keep stores a result as that of the action. The outcome is Reused only if the storage has checked
+// the result, or takes none from the scheduler.
+func (f *Finder) keep(ctx context.Context, a Action, result *repb.ActionResult) lookback.Outcome {
+	outcome := unavailable
 	f.careful.Try(ctx, "keep", names.AccountsBucket, func(ctx context.Context) error {
 		err := f.options.Storage(a.Instance, a.Digest.Function()).PutActionResult(ctx, a.Digest, result)
 		switch status.Code(err) {
-		case codes.InvalidArgument, codes.FailedPrecondition:
-			invalid = true
+		case codes.OK, codes.PermissionDenied, codes.Unauthenticated, codes.Unimplemented:
+			outcome = lookback.Reused
+			return nil
+		case codes.InvalidArgument, codes.FailedPrecondition, codes.NotFound:
+			outcome = lookback.Failed
 			return fmt.Errorf("%w: %w", record.ErrInvalid, err)
 		}
 		return err
 	})
-	return invalid
+	return outcome
 }
 
 // enter waits until fewer searches run. An error says nothing about the storage.

@@ -259,6 +259,9 @@ func TestFind(t *testing.T) {
 		"a storage that takes no results": {edit: same, farm: func(f *fakeFarm) {
 			f.refuses = status.Error(codes.PermissionDenied, "not yours")
 		}, want: lookback.Reused},
+		"a storage that did not check the result": {edit: same, farm: func(f *fakeFarm) {
+			f.refuses = status.Error(codes.Unavailable, "it is full")
+		}, want: unavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFakeFarm(t)
