@@ -140,8 +140,9 @@ func (v *actionService) update(ctx context.Context, r *repb.UpdateActionResultRe
 	return v.s.putActionResult(ctx, r.GetInstanceName(), d, r.GetActionResult())
 }
 
-// PutActionResult stores the result of an action under an instance name, for a caller that may write
-// it. It has the conditions and errors of UpdateActionResult, and verifies the blobs of the result.
+// PutActionResult stores the result of an action under an instance name, for a caller that may
+// write it. It has the conditions and errors of UpdateActionResult, and verifies the blobs of the
+// result.
 func (s *Server) PutActionResult(ctx context.Context, instance string, d digest.Digest, result *repb.ActionResult) error {
 	_, err := s.putActionResult(ctx, instance, d, result)
 	return s.writeStatus(err)

@@ -217,7 +217,8 @@ func TestUploadsThatGoOnDoNotGiveWay(t *testing.T) {
 	castest.WantConsistent(t, s)
 }
 
-// Idle uploads give way to whatever a program stores beside the Server, such as outputs of a worker.
+// Idle uploads give way to whatever a program stores beside the Server, such as outputs of a
+// worker.
 func TestIdleUploadsGiveWayToTheProgram(t *testing.T) {
 	const size = 1000
 	f := netStart(t, netConfig{store: disk.Options{MaxBytes: size}})
