@@ -107,7 +107,7 @@ func (e elsewhere) FindMissing(ctx context.Context, ds []digest.Digest) ([]diges
 // PutActionResult implements View.
 func (e elsewhere) PutActionResult(ctx context.Context, d digest.Digest, result *repb.ActionResult) error {
 	if err := casserver.CheckResult(d.Function(), result); err != nil {
-		return status.Errorf(codes.InvalidArgument, "the result of action %s is invalid: %v", d, err)
+		return status.Errorf(codes.InvalidArgument, "action result %s: %v", d, err)
 	}
 	return e.Client.UpdateActionResult(ctx, d, result)
 }
