@@ -43,6 +43,7 @@ var floors = map[string]int{
 	"cas/instance":           0,
 	"cas/span":               0,
 	"vfs/budget":             0,
+	"scheduler/core/alike":   0,
 	"scheduler/core/fair":    0,
 	"scheduler/core/fifo":    0,
 	"scheduler/core/listing": 0,

@@ -253,7 +253,7 @@ func (s *checker) checkQueues(perQueue map[*queue][5]int) string {
 			if sum != q.load {
 				return fmt.Sprintf("queue %v/%d counts %+v, has %+v", p.Key(), q.class, q.load, sum)
 			}
-			if problem := q.checkPrograms(); problem != "" {
+			if problem := checkPrograms(q); problem != "" {
 				return fmt.Sprintf("queue %v/%d: %s", p.Key(), q.class, problem)
 			}
 			if problem := s.checkLine(&q.line); problem != "" {
@@ -311,14 +311,14 @@ func (s *checker) checkLine(l *sweep.Line[*task]) string {
 }
 
 // checkPrograms compares the counters of programs with their content.
-func (q *queue) checkPrograms() string {
+func checkPrograms(q *queue) string {
 	workers, ill := 0, 0
 	for key, p := range q.programs {
 		workers += len(p.positions)
 		if !p.record.IsWell() {
 			ill++
 		}
-		if !q.alike.has(p) {
+		if !q.alike.Has(p, p.circumstances) {
 			return fmt.Sprintf("program %s is not among those like it", key)
 		}
 		if len(p.positions) == 0 || p.key != key || p.queue != q ||

@@ -33,6 +33,12 @@ type program struct {
 	timer timer.Timer
 }
 
+// runsUnder notes the circumstances of the last report.
+func (p *program) runsUnder(circumstances string) {
+	p.queue.alike.Move(p, p.circumstances, circumstances)
+	p.circumstances = circumstances
+}
+
 // join has a new worker belong to a program of its queue, made if need be.
 func (q *queue) join(w *worker) {
 	key := names.WorkerKey("", names.WithoutPosition(w.ID))

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/forerunner-build/forerunner/scheduler/core/alike"
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/fair"
 	"github.com/forerunner-build/forerunner/scheduler/core/levels"
@@ -42,7 +43,7 @@ type queue struct {
 	// them.
 	programs map[string]*program
 	ill      int
-	alike    alike
+	alike    alike.Groups[*program] // by program.circumstances
 	// declared: it stays when it has no worker. It is away while it is not staffed, but declared or
 	// drained.
 	declared, away bool
@@ -281,10 +282,6 @@ func (q *queue) unask(p request.Platform) {
 func (q *queue) admits(instance string) bool {
 	return q.quotas == nil || q.quotas.Admits(levels.Bounded(instance))
 }
-
-// hasTakers reports whether a worker could take a task of the queue now, or soon: it is idle, or
-// runs something for nobody.
-func (q *queue) hasTakers() bool { return q.hasIdle() || len(q.spares.list) > 0 }
 
 // mayRunMore reports whether an instance may have more running.
 func (q *queue) mayRunMore(instance string) bool {

@@ -280,6 +280,10 @@ func (q *queue) canSpill() bool { return len(q.pool.queues) > 1 || len(q.reach.p
 
 func (q *queue) hasIdle() bool { return q.pool.tree.Idle(q.class) > 0 }
 
+// hasTakers reports whether a worker could take a task of the queue now, or soon: it is idle, or
+// runs something for nobody.
+func (q *queue) hasTakers() bool { return q.hasIdle() || len(q.spares.list) > 0 }
+
 func (p *pool) hasIdle() bool { return slices.ContainsFunc(p.queues, (*queue).hasIdle) }
 
 // turns is how many turns a task waits in q before it moves to another queue that is that much less

@@ -302,6 +302,28 @@ func (s *View) SizeClasses(spec *request.Operation) (classes []view.SizeClass) {
 	return classes
 }
 
+// Circumstances returns circumstances under which workers that take work may run an operation
+// (event.Report): at most so many, those of the most programs first.
+func (s *View) Circumstances(spec *request.Operation, atMost int) (all []string) {
+	q := s.dispatch.pools.match(spec, 0, false, nil)
+	if q == nil {
+		return nil
+	}
+	programs := map[string]int{}
+	for _, other := range q.pool.queues {
+		if !other.admits(spec.Instance) {
+			continue
+		}
+		for circumstances, n := range other.alike.Serving(func(p *program) bool { return p.serving() > 0 }) {
+			programs[circumstances] += n
+		}
+	}
+	all = slices.SortedFunc(maps.Keys(programs), func(a, b string) int {
+		return cmp.Or(cmp.Compare(programs[b], programs[a]), cmp.Compare(a, b))
+	})
+	return all[:min(len(all), atMost)]
+}
+
 // AllSizeClasses is SizeClasses for actions of an instance name, on any platform; of equal classes
 // it returns the one with the shortest wait.
 func (s *View) AllSizeClasses(instanceName string) (classes []view.SizeClass) {
