@@ -34,6 +34,7 @@ type Careful struct {
 
 // A fault is the state of a part that fails.
 type fault struct {
+	since time.Time // when the last call failed
 	until time.Time // the part is not called until then
 	tried bool      // a caller is trying it
 }
@@ -98,7 +99,7 @@ func (c *Careful) try(ctx context.Context, p part, do func(context.Context) erro
 		c.giveUp(p)
 		return false // this says nothing about the store
 	}
-	c.note(p, err, took)
+	c.note(p, err, began)
 	return err == nil
 }
 
@@ -129,14 +130,16 @@ func (c *Careful) giveUp(p part) {
 	}
 }
 
-// note records the outcome of a call to p that took that long, and logs a change.
-func (c *Careful) note(p part, err error, took time.Duration) {
+// note records the outcome of a call to p, and logs a change. A success of a call that began before
+// the last failure is no change: a slow part answers some of many concurrent calls in time.
+func (c *Careful) note(p part, err error, began time.Time) {
 	c.mu.Lock()
-	_, broken := c.failed[p]
+	f, broken := c.failed[p]
+	now := time.Now()
 	if err != nil {
-		pause := min(max(patience, patienceShare*took), mostPatience)
-		c.failed[p] = fault{until: time.Now().Add(pause)}
-	} else if broken {
+		pause := min(max(patience, patienceShare*now.Sub(began)), mostPatience)
+		c.failed[p] = fault{since: now, until: now.Add(pause)}
+	} else if broken = broken && !began.Before(f.since); broken {
 		delete(c.failed, p)
 	}
 	c.mu.Unlock()

@@ -185,3 +185,31 @@ func TestCallersEndSaysNothing(t *testing.T) {
 		t.Errorf("%v, %v", ok, logs.All())
 	}
 }
+
+// TestLateSuccess: of two concurrent calls one fails. That the other succeeds after that does not
+// show that the store works again.
+func TestLateSuccess(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, logs := newCareful(nil)
+		ended := make(chan bool)
+		go func() {
+			ended <- c.Try(t.Context(), "find", "a", func(context.Context) error {
+				time.Sleep(2 * time.Millisecond)
+				return nil
+			})
+		}()
+		synctest.Wait()
+		time.Sleep(time.Millisecond)
+		c.Try(t.Context(), "find", "a", fails)
+		if !<-ended {
+			t.Error("a success is reported as a failure")
+		}
+		if c.Try(t.Context(), "find", "a", works) || logs.Len() != 1 {
+			t.Errorf("the store is called although it has failed, or: %v", logs.All())
+		}
+		time.Sleep(patience)
+		if !c.Try(t.Context(), "find", "a", works) || logs.Len() != 2 {
+			t.Errorf("the store is not called after the pause, or: %v", logs.All())
+		}
+	})
+}
