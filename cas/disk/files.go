@@ -159,10 +159,10 @@ func (f *files[K]) read(k K, size int64) (b []byte, p proof, err error) {
 	err = f.withFile(k, func(fd int) error {
 		r, err := beginReading(uintptr(fd))
 		if err != nil {
-			return fmt.Errorf("stat %s: %w", f.path(k), err)
+			return &fs.PathError{Op: "stat", Path: f.path(k), Err: err}
 		}
-		if b, err = readAtMost(fd, size); err != nil {
-			return fmt.Errorf("read %s: %w", f.path(k), err)
+		if b, err = readAtMost(fd, f.path(k), size); err != nil {
+			return err
 		}
 		p = r.proof()
 		return nil
@@ -173,7 +173,7 @@ func (f *files[K]) read(k K, size int64) (b []byte, p proof, err error) {
 // glance is read without the proof.
 func (f *files[K]) glance(k K, size int64) (b []byte, err error) {
 	err = f.withFile(k, func(fd int) (err error) {
-		b, err = readAtMost(fd, size)
+		b, err = readAtMost(fd, f.path(k), size)
 		return err
 	})
 	return b, err
@@ -198,14 +198,14 @@ func (f *files[K]) withFile(k K, use func(fd int) error) error {
 	return use(fd)
 }
 
-// readAtMost returns the first size bytes of a file, and one more if it is longer.
-func readAtMost(fd int, size int64) ([]byte, error) {
+// readAtMost returns the first size bytes of the file at path, and one more if it is longer.
+func readAtMost(fd int, path string, size int64) ([]byte, error) {
 	b := make([]byte, size+1)
 	n := 0
 	for n < len(b) {
 		m, err := ignoringEINTR(func() (int, error) { return unix.Read(fd, b[n:]) })
 		if err != nil {
-			return nil, err
+			return nil, &fs.PathError{Op: "read", Path: path, Err: err}
 		}
 		if m == 0 {
 			break
