@@ -112,6 +112,17 @@ func sameLooks(a, b *reuse.Directory) bool {
 	})
 }
 
+// ValidRuns returns the runs of a record that pass CheckRun.
+func ValidRuns(fn digest.Function, known *reuse.Record) (runs []*reuse.Run) {
+	for _, m := range known.GetRuns() {
+		of, err := digest.FromProto(fn, m.GetAction())
+		if err == nil && CheckRun(m, of) == nil {
+			runs = append(runs, m)
+		}
+	}
+	return runs
+}
+
 // CheckRun returns an error that wraps ErrMalformed unless m is a run of a successful action.
 func CheckRun(m *reuse.Run, action digest.Digest) error {
 	of, err := digest.FromProto(action.Function(), m.GetAction())

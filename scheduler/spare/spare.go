@@ -15,7 +15,6 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/proto/names"
-	"github.com/forerunner-build/forerunner/proto/reuse"
 	"github.com/forerunner-build/forerunner/records/accounts"
 	"github.com/forerunner-build/forerunner/records/lookback"
 	"github.com/forerunner-build/forerunner/records/record"
@@ -181,7 +180,7 @@ func (f *Finder) search(ctx context.Context, a Action) (run lookback.Run, o look
 		if err != nil {
 			return run, lookback.Failed, err
 		}
-		run, _, next, _ := tree.Match(ctx, valid(fn, known), storage)
+		run, _, next, _ := tree.Match(ctx, accounts.ValidRuns(fn, known), storage)
 		if err := ctx.Err(); err != nil {
 			return run, lookback.Failed, err
 		}
@@ -193,15 +192,4 @@ func (f *Finder) search(ctx context.Context, a Action) (run lookback.Run, o look
 		}
 	}
 	return run, o, nil
-}
-
-// valid returns the valid runs of a record.
-func valid(fn digest.Function, known *reuse.Record) (runs []*reuse.Run) {
-	for _, m := range known.GetRuns() {
-		of, err := digest.FromProto(fn, m.GetAction())
-		if err == nil && accounts.CheckRun(m, of) == nil {
-			runs = append(runs, m)
-		}
-	}
-	return runs
 }

@@ -218,14 +218,7 @@ func (s *Shared) find(ctx context.Context, c Claim, t lookback.Tree, storage loo
 		s.count(sharedUnavailable)
 		return lookback.Run{}, nil, lookback.Unknown, ""
 	}
-	var runs []*reuse.Run
-	for _, m := range known.GetRuns() {
-		of, err := digest.FromProto(c.Action.Function(), m.GetAction())
-		if err == nil && accounts.CheckRun(m, of) == nil {
-			runs = append(runs, m)
-		}
-	}
-	run, m, o, why = t.Match(ctx, runs, storage)
+	run, m, o, why = t.Match(ctx, accounts.ValidRuns(c.Action.Function(), known), storage)
 	if o == lookback.Reused {
 		s.count(sharedSpared)
 	} else {
