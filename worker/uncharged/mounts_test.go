@@ -180,13 +180,17 @@ var ways = map[string]func(t *testing.T, dir string, some int) error{
 
 // inNamespace calls f on a thread in a mount namespace of its own, which ends with it.
 func inNamespace(f func() error) (err error) {
-	onAnotherThread(func() {
-		err = errors.Join(unix.Unshare(unix.CLONE_FS|unix.CLONE_NEWNS), unix.Mount("none", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
-		if err == nil {
-			err = f()
-		}
-	})
+	onAnotherThread(func() { err = inOwnNamespace(f) })
 	return err
+}
+
+// inOwnNamespace calls f, and leaves the thread in the namespace.
+func inOwnNamespace(f func() error) error {
+	err := errors.Join(unix.Unshare(unix.CLONE_FS|unix.CLONE_NEWNS), unix.Mount("none", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
+	if err != nil {
+		return err
+	}
+	return f()
 }
 
 // stayInNamespace calls f likewise. The thread ends with the test.
@@ -235,6 +239,9 @@ func openOwn(t *testing.T) error {
 }
 
 // mountNamespace mounts a namespace that has some file systems mounted, and no process.
+//
+// The kernel mounts a namespace only in one with a smaller number, and each CPU has numbers of its
+// own to give (since Linux 6.18), so the other namespace is made on each CPU until one will do.
 func mountNamespace(dir string, some int) error {
 	if err := mountAll(dir, 1); err != nil {
 		return err
@@ -243,9 +250,30 @@ func mountNamespace(dir string, some int) error {
 	if err := os.WriteFile(on, nil, 0o600); err != nil {
 		return err
 	}
+	var allowed unix.CPUSet
+	if err := unix.SchedGetaffinity(0, &allowed); err != nil {
+		return err
+	}
+	err := error(unix.EINVAL)
+	for cpu := 0; allowed.Count() > 0 && errors.Is(err, unix.EINVAL); cpu++ {
+		if allowed.IsSet(cpu) {
+			allowed.Clear(cpu)
+			err = mountNamespaceOf(cpu, dir, on, some)
+		}
+	}
+	return err
+}
+
+func mountNamespaceOf(cpu int, dir, on string, some int) error {
 	thread, isMounted, ended := make(chan int), make(chan struct{}), make(chan error, 1)
-	go func() {
-		ended <- inNamespace(func() error {
+	go onAnotherThread(func() {
+		var only unix.CPUSet
+		only.Set(cpu)
+		if err := unix.SchedSetaffinity(0, &only); err != nil {
+			ended <- err
+			return
+		}
+		ended <- inOwnNamespace(func() error {
 			if err := mountAll(dir, some); err != nil {
 				return err
 			}
@@ -253,7 +281,7 @@ func mountNamespace(dir string, some int) error {
 			<-isMounted
 			return nil
 		})
-	}()
+	})
 	select {
 	case tid := <-thread:
 		err := unix.Mount(fmt.Sprintf("/proc/self/task/%d/ns/mnt", tid), on, "", unix.MS_BIND, "")
