@@ -272,6 +272,9 @@ func (f *FS) unlock() {
 // Method returns the method in use: FUSE or HardLink.
 func (f *FS) Method() Method { return f.means.method() }
 
+// Folders returns the folders of the FS: of the mount points and of the files that actions write.
+func (f *FS) Folders() []string { return []string{f.mountDir, f.upperDir} }
+
 // UpperMemory returns the effective Options.UpperMemory.
 func (f *FS) UpperMemory() int64 { return f.upperMemory }
 

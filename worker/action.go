@@ -308,7 +308,11 @@ func (a *action) failedByWorker(ctx context.Context, response *repb.ExecuteRespo
 	if !failed {
 		return false
 	}
-	return a.crowdedOut() || a.w.health.Blame(err, a.w.opts.WorkDir, a.w.opts.Store.Dir()) || a.health.WasFaulty()
+	own := []string{a.w.opts.WorkDir, a.w.opts.Store.Dir()}
+	if a.last.root == nil { // no command has been in these yet
+		own = append(own, a.w.opts.Roots.Folders()...)
+	}
+	return a.crowdedOut() || a.w.health.Blame(err, own...) || a.health.WasFaulty()
 }
 
 // crowdedOut reports whether the action may have lacked room that it did not take itself: most of

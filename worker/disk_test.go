@@ -295,15 +295,23 @@ func TestFailingDisk(t *testing.T) {
 	}
 }
 
-// TestMovedFolder moves the store's folder away, and back. No check notices that.
+// TestMovedFolder moves each of the worker's folders away, and back. No check notices that.
 func TestMovedFolder(t *testing.T) {
-	f := newFarmWith(t, vfs.Options{Method: vfs.FUSE}, nil, farmOptions{})
-	f.assertGood(t)
-	dir := f.local.Dir()
-	check(t, os.Rename(dir, dir+"-moved"))
-	f.assertNoResult(t, f.start(t, spec{shell: "echo x > out", paths: []string{"out"}}))
-	check(t, os.Rename(dir+"-moved", dir))
-	f.assertGood(t)
+	for name, folder := range map[string]func(*farm) string{
+		"store":           func(f *farm) string { return f.local.Dir() },
+		"mount points":    func(f *farm) string { return f.roots.Folders()[0] },
+		"writable layers": func(f *farm) string { return f.roots.Folders()[1] },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFarmWith(t, vfs.Options{Method: vfs.FUSE}, nil, farmOptions{})
+			f.assertGood(t)
+			dir := folder(f)
+			check(t, os.Rename(dir, dir+"-moved"))
+			f.assertNoResult(t, f.start(t, spec{shell: "echo x > out", paths: []string{"out"}}))
+			check(t, os.Rename(dir+"-moved", dir))
+			f.assertGood(t)
+		})
+	}
 }
 
 // TestFullMemory: a result that is due to too little memory must not be reported.

@@ -104,7 +104,7 @@ type Config struct {
 	// no worker can run. Default: as MaxQueued.
 	MaxPerQueue int
 	// StepEffort limits the work of one event for many tasks, in looks at a task; later events do
-	// the rest. Default 8000, some milliseconds.
+	// the rest. Default 6000, some milliseconds.
 	StepEffort int
 	// MaxPerClient limits the unfinished operations of one client (Operation.Client). Default
 	// 100000.
@@ -112,7 +112,7 @@ type Config struct {
 }
 
 // DefaultEffort is the default of Config.StepEffort.
-const DefaultEffort = 8000
+const DefaultEffort = 6000
 
 // WithDefaults returns c with the zero fields filled in, or an error that names the first invalid
 // field.
