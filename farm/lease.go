@@ -17,15 +17,16 @@ import (
 	"github.com/forerunner-build/forerunner/farm/state"
 	"github.com/forerunner-build/forerunner/records"
 	"github.com/forerunner-build/forerunner/scheduler"
+	"github.com/forerunner-build/forerunner/settings"
 )
 
 // checkLease returns an error if schedulers could not take turns.
 func (s *Scheduler) checkLease() error {
 	switch {
 	case !records.IsRedisURL(string(s.State)):
-		return errors.New("--lease needs a Redis that all schedulers share, as --state")
+		return settings.Wrong("--lease needs a Redis that all schedulers share, as --state")
 	case !state.IsService(s.Storage.Location):
-		return errors.New("--lease needs storage that all schedulers share: --storage=grpc://HOST:PORT")
+		return settings.Wrong("--lease needs storage that all schedulers share: --storage=grpc://HOST:PORT")
 	}
 	return nil
 }

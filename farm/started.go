@@ -22,6 +22,7 @@ import (
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
 	"github.com/forerunner-build/forerunner/runner"
 	"github.com/forerunner-build/forerunner/sandbox"
+	"github.com/forerunner-build/forerunner/settings"
 	"github.com/forerunner-build/forerunner/vfs"
 	"github.com/forerunner-build/forerunner/vfs/mounts"
 	"github.com/forerunner-build/forerunner/worker"
@@ -47,7 +48,7 @@ type Started struct {
 func (w *Worker) Start(ctx context.Context) (_ *Started, err error) {
 	switch {
 	case w.Slots < 0:
-		return nil, fmt.Errorf("--slots %d: give the number of commands that run at once, or 0 for one for each CPU", w.Slots)
+		return nil, settings.Wrong("--slots %d: give the number of commands that run at once, or 0 for one for each CPU", w.Slots)
 	case w.Slots == 0:
 		w.Slots = runtime.NumCPU()
 	}
