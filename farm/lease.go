@@ -55,7 +55,7 @@ func (s *Scheduler) serveAlone(ctx, abort context.Context, term uint64, ready fu
 	}
 	defer func() { err = errors.Join(err, data.Close()) }()
 	s.Disk.Spread(s.Data, s.Logger)
-	return s.serve(ctx, abort, term, ready)
+	return datafolder.WithRoom(s.serve(ctx, abort, term, ready))
 }
 
 // Run serves until ctx ends; with a Lease it serves only while it holds that. Then a server that

@@ -13,6 +13,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/forerunner-build/forerunner/farm/config"
+	"github.com/forerunner-build/forerunner/farm/datafolder"
 	"github.com/forerunner-build/forerunner/farm/ids"
 	"github.com/forerunner-build/forerunner/runner"
 	"github.com/forerunner-build/forerunner/sandbox"
@@ -138,7 +139,7 @@ func (w *Worker) hidden() (hide []string, err error) {
 			return nil, err
 		}
 		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return nil, fmt.Errorf("%w (choose another folder with --data)", err)
+			return nil, datafolder.Advised(err)
 		}
 		hide = append(hide, dir)
 	}

@@ -58,7 +58,7 @@ func (w *Worker) Start(ctx context.Context) (_ *Started, err error) {
 	s := &Started{w: w, retired: newRetired(w.Logger)}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, s.Close(ctx))
+			err = errors.Join(datafolder.WithRoom(err), s.Close(ctx))
 		}
 	}()
 	if err := w.absolute(); err != nil {
@@ -66,7 +66,7 @@ func (w *Worker) Start(ctx context.Context) (_ *Started, err error) {
 	}
 	// A dead worker that cannot end has more than its mounts: groups, files, locks.
 	if err := mounts.Free(w.below(w.Mount, "mount")); err != nil {
-		return nil, err
+		return nil, datafolder.Advised(err)
 	}
 	if s.data, err = datafolder.Open(w.Data); err != nil {
 		return nil, err
@@ -126,7 +126,7 @@ func (s *Started) Run(ctx, abort context.Context, ready func()) (err error) {
 		registry = w.joined.metrics
 	}
 	var open closers
-	defer func() { err = errors.Join(err, open.close()) }()
+	defer func() { err = errors.Join(datafolder.WithRoom(err), open.close()) }()
 	o, err := s.keep(abort, registry, &open)
 	if err != nil {
 		return err
