@@ -305,13 +305,13 @@ func (w *Worker) dataFolder(e *examination) (string, error) {
 	_, err := os.Stat(w.Data)
 	isNew := errors.Is(err, fs.ErrNotExist)
 	if err := datafolder.Make(w.Data); err != nil {
-		return "", fmt.Errorf("%w (choose another folder with --data)", err)
+		return "", datafolder.Advised(err)
 	}
 	if isNew {
 		defer func() { _ = removeEmpty(w.Data, made) }()
 	}
 	if err := folder.Writable(w.Data); err != nil {
-		return "", fmt.Errorf("%w (choose another folder with --data)", err)
+		return "", datafolder.Advised(err)
 	}
 	var st unix.Statfs_t
 	if err := unix.Statfs(w.Data, &st); err != nil {
@@ -387,7 +387,7 @@ func (w *Worker) examineStart(ctx context.Context, e *examination) {
 	}
 	data := w.Data
 	if w.Data, err = os.MkdirTemp(data, "doctor-"); err != nil {
-		e.add(Finding{What: "data folder", State: FindingBroken, Why: err.Error()})
+		e.add(Finding{What: "data folder", State: FindingBroken, Why: datafolder.Advised(err).Error()})
 		return
 	}
 	w.CacheDir, w.Mount = "", "" // those of a worker that runs are not touched

@@ -17,15 +17,16 @@ import (
 	"github.com/forerunner-build/forerunner/farm/state"
 	"github.com/forerunner-build/forerunner/records"
 	"github.com/forerunner-build/forerunner/scheduler"
+	"github.com/forerunner-build/forerunner/settings"
 )
 
 // checkLease returns an error if schedulers could not take turns.
 func (s *Scheduler) checkLease() error {
 	switch {
 	case !records.IsRedisURL(string(s.State)):
-		return errors.New("--lease needs a Redis that all schedulers share, as --state")
+		return settings.Wrong("--lease needs a Redis that all schedulers share, as --state")
 	case !state.IsService(s.Storage.Location):
-		return errors.New("--lease needs storage that all schedulers share: --storage=grpc://HOST:PORT")
+		return settings.Wrong("--lease needs storage that all schedulers share: --storage=grpc://HOST:PORT")
 	}
 	return nil
 }
@@ -54,7 +55,7 @@ func (s *Scheduler) serveAlone(ctx, abort context.Context, term uint64, ready fu
 	}
 	defer func() { err = errors.Join(err, data.Close()) }()
 	s.Disk.Spread(s.Data, s.Logger)
-	return s.serve(ctx, abort, term, ready)
+	return datafolder.WithRoom(s.serve(ctx, abort, term, ready))
 }
 
 // Run serves until ctx ends; with a Lease it serves only while it holds that. Then a server that

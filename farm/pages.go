@@ -1,7 +1,6 @@
 package farm
 
 import (
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -20,6 +19,7 @@ import (
 	"github.com/forerunner-build/forerunner/farm/state"
 	"github.com/forerunner-build/forerunner/farm/storage"
 	"github.com/forerunner-build/forerunner/scheduler"
+	"github.com/forerunner-build/forerunner/settings"
 	"github.com/forerunner-build/forerunner/web"
 )
 
@@ -76,6 +76,18 @@ func (s *Scheduler) Pages() string {
 	return strings.Replace(s.Scheme(), "grpc", "http", 1) + s.HTTP + "/"
 }
 
+// checkPageURL returns an error unless text is the address of pages.
+func checkPageURL(text string) error {
+	u, err := url.Parse(text)
+	if err != nil {
+		return err
+	}
+	if u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
+		return fmt.Errorf("%q is not of the form http://HOST or https://HOST", text)
+	}
+	return nil
+}
+
 // site returns pages, each for its audience.
 func site(guard *auth.Guard, site *web.Site) http.Handler {
 	pages := site.Handler()
@@ -104,12 +116,12 @@ func (s *Scheduler) openLogin(file *config.File) (*login.Logins, error) {
 	case !file.Login.On():
 		return nil, nil
 	case s.HTTP == "":
-		return nil, errors.New("login: there are no pages to log in to: set --http")
+		return nil, settings.Wrong("login: there are no pages to log in to: set --http")
 	}
 	pages := s.Pages()
 	u, err := url.Parse(pages)
 	if err == nil && u.Host != "" && u.Scheme != "https" && !dial.IsLoopback(u.Hostname()) && !s.Ports.Insecure {
-		return nil, fmt.Errorf("login: anyone on the network path to %s could steal sessions: set --tls-cert and --tls-key, or "+
+		return nil, settings.Wrong("login: anyone on the network path to %s could steal sessions: set --tls-cert and --tls-key, or "+
 			"--page-url to the https:// address of a proxy", pages)
 	}
 	if s.Lease != "" && file.Login.KeyFile == "" {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/farm/state"
 	"github.com/forerunner-build/forerunner/records"
+	"github.com/forerunner-build/forerunner/settings"
 	"github.com/forerunner-build/forerunner/vfs"
 	"github.com/forerunner-build/forerunner/worker"
 	"github.com/forerunner-build/forerunner/worker/machine"
@@ -58,7 +59,7 @@ func (w *Worker) checkReuse() error {
 	switch {
 	case w.Reuse != ReuseProfile:
 	case w.ExecFilesystem == vfs.HardLink:
-		return fmt.Errorf("--reuse=%s: with tuning.exec_filesystem: %s the worker cannot see which inputs a command reads; use %s",
+		return settings.Wrong("--reuse=%s: with tuning.exec_filesystem: %s the worker cannot see which inputs a command reads; use %s",
 			w.Reuse, w.ExecFilesystem, vfs.FUSE)
 	default:
 		w.ExecFilesystem = vfs.FUSE
@@ -87,7 +88,7 @@ func (s *Started) setting() (worker.Setting, error) {
 	if w.Reuse != ReuseProfile {
 		for name, set := range map[string]string{"reuse_epoch": w.ReuseEpoch, "reuse_machine": w.ReuseMachine} {
 			if set != "" {
-				return worker.Setting{}, fmt.Errorf("tuning.%s: nothing is reused without --reuse=%s", name, ReuseProfile)
+				return worker.Setting{}, settings.Wrong("tuning.%s: nothing is reused without --reuse=%s", name, ReuseProfile)
 			}
 		}
 		return worker.Setting{}, nil

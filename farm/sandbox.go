@@ -13,9 +13,11 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/forerunner-build/forerunner/farm/config"
+	"github.com/forerunner-build/forerunner/farm/datafolder"
 	"github.com/forerunner-build/forerunner/farm/ids"
 	"github.com/forerunner-build/forerunner/runner"
 	"github.com/forerunner-build/forerunner/sandbox"
+	"github.com/forerunner-build/forerunner/settings"
 	"github.com/forerunner-build/forerunner/vfs"
 	"github.com/forerunner-build/forerunner/worker/policy"
 )
@@ -51,7 +53,7 @@ func (w *Worker) checkIsolation() (isolation, error) {
 	}
 	if w.User != "" {
 		if is.users, err = policy.LookUpUsers(w.User); err != nil {
-			return is, fmt.Errorf("--user: %w", err)
+			return is, settings.Wrong("--user: %w", err)
 		}
 	}
 	if w.Sandbox == sandboxNone {
@@ -137,7 +139,7 @@ func (w *Worker) hidden() (hide []string, err error) {
 			return nil, err
 		}
 		if err := os.MkdirAll(dir, 0o700); err != nil {
-			return nil, fmt.Errorf("%w (choose another folder with --data)", err)
+			return nil, datafolder.Advised(err)
 		}
 		hide = append(hide, dir)
 	}
@@ -245,9 +247,9 @@ func (s *Started) doWithoutSandbox() error {
 	w := s.w
 	switch {
 	case w.Network == networkOff:
-		return errors.New("tuning.network: off needs --sandbox=namespaces")
+		return settings.Wrong("tuning.network: off needs --sandbox=namespaces")
 	case len(w.Sees.Show) > 0:
-		return errors.New("tuning.show needs --sandbox=namespaces; without a sandbox commands see all files of their user")
+		return settings.Wrong("tuning.show needs --sandbox=namespaces; without a sandbox commands see all files of their user")
 	}
 	s.isolation.commands.NoNetwork = false
 	if s.isolation.own != nil {

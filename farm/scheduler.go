@@ -98,7 +98,8 @@ func (s *Scheduler) own() *settings.Set {
 	s.Data = flags.DefaultData("forerunner-scheduler")
 	s.Config.ActionProperties = policy.ActionProperties
 	s.Tracing.FromEnvironment()
-	return settings.Of(s)
+	return settings.Of(s).Checked(dial.CheckPort, "listen", "http").Checked(checkPageURL, "page-url").
+		Checked(storage.CheckLocation, "storage")
 }
 
 // Files returns the files that the flags and the configuration name.

@@ -18,6 +18,7 @@ import (
 	"github.com/forerunner-build/forerunner/farm/dial"
 	"github.com/forerunner-build/forerunner/farm/serve"
 	"github.com/forerunner-build/forerunner/intake"
+	"github.com/forerunner-build/forerunner/settings"
 )
 
 // protect makes the protection of the worker's ports.
@@ -68,10 +69,10 @@ func (w *Worker) serveCache(
 	}
 	host, _, err := net.SplitHostPort(w.ServeCache)
 	if err != nil {
-		return "", nil, fmt.Errorf("--serve-cache: %w", err)
+		return "", nil, settings.Wrong("--serve-cache: %w", err)
 	}
 	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
-		return "", nil, fmt.Errorf("--serve-cache %s: other workers use this address: give a host that they can reach", w.ServeCache)
+		return "", nil, settings.Wrong("--serve-cache %s: other workers use this address: give a host that they can reach", w.ServeCache)
 	}
 	listener, err := w.Ports.Listen(ctx, "--serve-cache", w.ServeCache)
 	if err != nil {

@@ -22,6 +22,7 @@ import (
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
 	"github.com/forerunner-build/forerunner/runner"
 	"github.com/forerunner-build/forerunner/sandbox"
+	"github.com/forerunner-build/forerunner/settings"
 	"github.com/forerunner-build/forerunner/vfs"
 	"github.com/forerunner-build/forerunner/vfs/mounts"
 	"github.com/forerunner-build/forerunner/worker"
@@ -47,7 +48,7 @@ type Started struct {
 func (w *Worker) Start(ctx context.Context) (_ *Started, err error) {
 	switch {
 	case w.Slots < 0:
-		return nil, fmt.Errorf("--slots %d: give the number of commands that run at once, or 0 for one for each CPU", w.Slots)
+		return nil, settings.Wrong("--slots %d: give the number of commands that run at once, or 0 for one for each CPU", w.Slots)
 	case w.Slots == 0:
 		w.Slots = runtime.NumCPU()
 	}
@@ -57,7 +58,7 @@ func (w *Worker) Start(ctx context.Context) (_ *Started, err error) {
 	s := &Started{w: w, retired: newRetired(w.Logger)}
 	defer func() {
 		if err != nil {
-			err = errors.Join(err, s.Close(ctx))
+			err = errors.Join(datafolder.WithRoom(err), s.Close(ctx))
 		}
 	}()
 	if err := w.absolute(); err != nil {
@@ -65,7 +66,7 @@ func (w *Worker) Start(ctx context.Context) (_ *Started, err error) {
 	}
 	// A dead worker that cannot end has more than its mounts: groups, files, locks.
 	if err := mounts.Free(w.below(w.Mount, "mount")); err != nil {
-		return nil, err
+		return nil, datafolder.Advised(err)
 	}
 	if s.data, err = datafolder.Open(w.Data); err != nil {
 		return nil, err
@@ -125,7 +126,7 @@ func (s *Started) Run(ctx, abort context.Context, ready func()) (err error) {
 		registry = w.joined.metrics
 	}
 	var open closers
-	defer func() { err = errors.Join(err, open.close()) }()
+	defer func() { err = errors.Join(datafolder.WithRoom(err), open.close()) }()
 	o, err := s.keep(abort, registry, &open)
 	if err != nil {
 		return err

@@ -57,7 +57,7 @@ type Worker struct {
 	ID map[string]string `flag:"id" unit:"KEY=VALUE" otherwise:"host=HOSTNAME,data=DATA" doc:"Identity of this worker, different from that of all others; repeatable"`
 
 	// Slots is the number of concurrent commands; 0: one for each CPU.
-	Slots int `flag:"slots" unit:"NUMBER" default:"1" doc:"Number of commands that run at once; 0 is one for each CPU"`
+	Slots int `flag:"slots" unit:"NUMBER" min:"0" default:"1" doc:"Number of commands that run at once; 0 is one for each CPU"`
 
 	Data        string     `flag:"data" group:"Disk" unit:"FOLDER" otherwise:"/var/lib/forerunner-worker; in the cache folder of users other than root" doc:"Data folder of the worker"`
 	CacheSize   string     `flag:"cache-size" unit:"SIZE" otherwise:"80% of the free space" doc:"Size of the worker's store"`
@@ -136,7 +136,8 @@ func (w *Worker) Settings() *settings.Set {
 func (w *Worker) own() *settings.Set {
 	w.Data = flags.DefaultData("forerunner-worker")
 	w.Tracing.FromEnvironment()
-	return settings.Of(w)
+	return settings.Of(w).Checked(dial.Check, "scheduler").Checked(dial.CheckStorage, "storage").
+		Checked(dial.CheckPort, "http", "serve-cache")
 }
 
 // absolute makes folders absolute: launchers need that, and Data identifies this worker.
@@ -211,7 +212,7 @@ func (s *Started) openRoots(upperMemory int64, registry prometheus.Registerer) (
 	w := s.w
 	size, err := settings.ParseSize(w.CacheSize)
 	if err != nil {
-		return nil, nil, fmt.Errorf("--cache-size: %w", err)
+		return nil, nil, settings.Wrong("--cache-size: %w", err)
 	}
 	memory, err := w.Callers.Memory.Bytes()
 	if err != nil {

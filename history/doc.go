@@ -24,6 +24,7 @@
 // # Goroutines and locks
 //
 // Add never blocks on a disk: it fills blocks in memory. Run writes them twice a second, or when a
-// block is full. The caller provides the goroutine of Run. Store.mu guards the state in memory; it
-// is not held during I/O.
+// block is full. What cannot be written waits; if there is no room for more, records are lost and
+// counted: further ones while the disk blocks, the oldest while it fails. The caller provides the
+// goroutine of Run. Store.mu guards the state in memory; it is not held during I/O.
 package history

@@ -29,7 +29,7 @@ const (
 	MaxRecordBytes = 64 << 10
 	// leastIndex and mostIndex limit the memory of a segment's index. Between these limits it is
 	// 1/indexParts of the program's memory. Records of up to twice that size may wait to be
-	// written; if the disk is too slow, further records are lost.
+	// written, and indexes of that size; if the disk is too slow, further records are lost.
 	leastIndex, mostIndex, indexParts = 1 << 20, 8 << 20, 32
 	// flushEvery is the interval of writes.
 	flushEvery = 500 * time.Millisecond
@@ -89,6 +89,8 @@ type Store struct {
 	folder  string // empty: in memory
 	lock    *os.File
 	decoder *zstd.Decoder // of earlier files
+	// create is createFile, or what a test has in its place.
+	create func(path string) (file, error)
 	// full has a token when there is a whole block to write.
 	full chan struct{}
 	// room has memory for encoding records, as *[]byte.
@@ -105,9 +107,8 @@ type Store struct {
 	pending  int64    // size of blocks that wait to be written
 	free     [][]byte // memory for new blocks
 	// shares has, by publisher, the size of builds in the segment that receives records.
-	shares  map[string]*share
-	lost    uint64
-	failing bool // the last write failed, which was logged
+	shares map[string]*share
+	losses losses
 }
 
 // Open opens the records in a folder, and creates the folder if necessary. Without a folder name it
@@ -116,7 +117,10 @@ func Open(folder string, o Options) (_ *Store, err error) {
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
 	}
-	s := &Store{options: o, folder: folder, next: 1, full: make(chan struct{}, 1), room: sync.Pool{New: func() any { return new([]byte) }}}
+	s := &Store{
+		options: o, folder: folder, create: createFile, next: 1,
+		full: make(chan struct{}, 1), room: sync.Pool{New: func() any { return new([]byte) }},
+	}
 	if s.decoder, err = newDecoder(); err != nil {
 		return nil, fmt.Errorf("history: %w", err)
 	}
@@ -173,13 +177,15 @@ func (s *Store) Add(r *historypb.Record) bool {
 
 func (s *Store) add(r *historypb.Record, encoded []byte) bool {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	g := s.segmentForLocked(r, encoded)
 	if g == nil {
-		s.lost++
+		news := s.loseLocked(encoded)
+		s.mu.Unlock()
+		s.log(news)
 		return false
 	}
 	s.addLocked(g, r, encoded)
+	s.mu.Unlock()
 	return true
 }
 
@@ -220,10 +226,20 @@ func encode(r *historypb.Record, memory *[]byte) []byte {
 
 // segmentForLocked returns the segment for a record; nil if there is no room.
 func (s *Store) segmentForLocked(r *historypb.Record, encoded []byte) *segment {
-	if encoded == nil || s.pending > 2*s.options.indexBytes() {
+	if encoded == nil || s.isBehindLocked() {
 		return nil
 	}
 	return s.openLocked(r)
+}
+
+// isBehindLocked reports whether too much waits for the disk.
+func (s *Store) isBehindLocked() bool {
+	most := 2 * s.options.indexBytes()
+	var indexes int64
+	for i := len(s.segments) - 2; i >= 0 && s.folder != "" && s.segments[i].index != nil; i-- {
+		indexes += s.segments[i].index.bytes
+	}
+	return s.pending > most || indexes > most
 }
 
 func (s *Store) addLocked(g *segment, r *historypb.Record, encoded []byte) {
@@ -291,7 +307,8 @@ func (s *Store) Close() error {
 	s.mu.Unlock()
 	var errs []error
 	for _, g := range segments {
-		if g.file != nil {
+		if g.path != "" {
+			s.abandon(g)
 			errs = append(errs, s.seal(g))
 		}
 	}
@@ -313,7 +330,7 @@ func (s *Store) Keep() time.Duration { return s.options.Keep }
 type Stats struct {
 	Records, Bytes int64
 	// Lost is the number of records that were not stored because the disk was too slow or failed,
-	// or because a caller's builds exceeded their share.
+	// because they were too large, or because a caller's builds exceeded their share.
 	Lost uint64
 	// Oldest is the end of the oldest operation; zero if there is none.
 	Oldest time.Time
@@ -330,7 +347,7 @@ func (s *Store) Stats() (t Stats) {
 	if len(s.segments) > 0 {
 		t.Oldest = time.UnixMilli(s.segments[0].first)
 	}
-	t.Lost = s.lost
+	t.Lost = s.losses.count
 	return t
 }
 

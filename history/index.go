@@ -166,6 +166,16 @@ func (x *index) snapshot() *index {
 	return &c
 }
 
+// cut removes all rows from a number on. Snapshots keep them.
+func (x *index) cut(rows int) {
+	x.ended, x.took, x.marks = x.ended[:rows:rows], x.took[:rows:rows], x.marks[:rows:rows]
+	x.ops, x.actions = x.ops[:rows:rows], x.actions[:rows:rows]
+	x.blocks, x.items = x.blocks[:rows:rows], x.items[:rows:rows]
+	for f := range x.texts {
+		x.texts[f] = x.texts[f][:rows:rows]
+	}
+}
+
 // A section is one column of an index in its file.
 type section int
 
@@ -328,6 +338,9 @@ func writeIndex(segment string, x *index) (size int64, err error) {
 	defer func() {
 		if err = errors.Join(err, file.Close()); err == nil {
 			err = os.Rename(path+".tmp", path)
+		}
+		if err != nil { // a full disk needs the room
+			err = errors.Join(err, os.Remove(path+".tmp"))
 		}
 	}()
 	b := make([]byte, len(indexMagic)+indexHeader)

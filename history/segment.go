@@ -21,7 +21,7 @@ import (
 
 const (
 	segmentSuffix, indexSuffix = ".records", ".index"
-	// lostBlock is the offset of a block that could not be written.
+	// lostBlock is the offset of a block that is not there.
 	lostBlock = ^uint32(0)
 )
 
@@ -35,22 +35,24 @@ type segment struct {
 	number uint32
 	path   string // empty: in memory
 	format format
-	// index is nil for a segment that is sealed in its files.
+	// index is nil if it is in its file.
 	index *index
 	// pending are the blocks that are not written yet. The last one still grows. The first one has
 	// the number written.
 	pending [][]byte
 	written int
-	// file is open while records may be added.
-	file *os.File
-	data []byte // content of a segment in memory
+	// file is open while records may be added. It has blocks that are not synced yet if isUnsynced.
+	file       file
+	isUnsynced bool
+	data       []byte // content of a segment in memory
 	// size is the size of the file, indexSize the size of the index's file, raw the uncompressed
 	// size of all records.
 	size, indexSize, raw int64
 	rows                 int
 	// first and last are the ends of the first and last operation, in milliseconds.
 	first, last int64
-	sealed      bool
+	// sealed: it gets no more records. It has an index in memory until that is in its file.
+	sealed bool
 }
 
 func newSegment(folder string, number uint32) *segment {
@@ -100,160 +102,6 @@ func (g *segment) note(r *historypb.Record, block, item uint32) {
 	}
 	g.first, g.last = min(g.first, ended), max(g.last, ended)
 	g.rows++
-}
-
-// write writes the full blocks or, with all, all blocks. It seals the segments that get no more
-// records.
-func (s *Store) write(all bool) {
-	s.writing.Lock()
-	defer s.writing.Unlock()
-	s.mu.Lock()
-	var todo []*segment
-	for i, g := range s.segments {
-		if len(g.pending) > 0 || g.index != nil && g.path != "" && i < len(s.segments)-1 {
-			todo = append(todo, g)
-		}
-	}
-	last := len(s.segments) - 1
-	var current *segment
-	if last >= 0 {
-		current = s.segments[last]
-	}
-	s.mu.Unlock()
-	for _, g := range todo {
-		s.writeBlocks(g, all || g != current)
-		if g != current && g.path != "" {
-			if err := s.seal(g); err != nil {
-				s.failed(g, err)
-			}
-		}
-	}
-}
-
-// writeBlocks writes the blocks of a segment. It writes the last one, which may still grow, only
-// with all.
-func (s *Store) writeBlocks(g *segment, all bool) {
-	var err error
-	wrote := false
-	for err == nil {
-		s.mu.Lock()
-		n := len(g.pending)
-		if n == 0 || n == 1 && !all && len(g.pending[0]) < blockBytes {
-			s.mu.Unlock()
-			break
-		}
-		raw := g.pending[0]
-		if n == 1 { // the next record begins a new block
-			g.pending = append(g.pending, s.blockLocked())
-		}
-		s.mu.Unlock()
-		var offset uint32
-		offset, err = s.writeBlock(g, raw)
-		wrote = true
-		s.mu.Lock()
-		g.index.offsets = append(g.index.offsets, offset)
-		g.pending = g.pending[1:]
-		s.freeLocked(raw)
-		if len(g.pending) == 1 && len(g.pending[0]) == 0 {
-			s.freeLocked(g.pending[0])
-			g.pending = nil
-		}
-		g.written++
-		s.pending -= int64(len(raw))
-		s.mu.Unlock()
-	}
-	if err == nil && wrote && all && g.file != nil {
-		err = g.file.Sync()
-	}
-	if err != nil || wrote {
-		s.failed(g, err)
-	}
-}
-
-// blockLocked returns memory for a block.
-func (s *Store) blockLocked() []byte {
-	if n := len(s.free); n > 0 {
-		block := s.free[n-1]
-		s.free = s.free[:n-1]
-		return block
-	}
-	return make([]byte, 0, blockBytes+blockBytes/4)
-}
-
-// freeLocked keeps the memory of a block for reuse. Nothing may read the block any more.
-func (s *Store) freeLocked(block []byte) {
-	if len(s.free) < mostFree {
-		s.free = append(s.free, block[:0])
-	}
-}
-
-// writeBlock writes a block and returns its offset. A block that cannot be written is lost.
-func (s *Store) writeBlock(g *segment, raw []byte) (uint32, error) {
-	block := packed(raw, &s.packed)
-	offset := g.size
-	if g.path == "" {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if g.data == nil {
-			g.data = make([]byte, len(magic), 1<<20)
-		}
-		g.data = append(g.data, block...)
-		g.size += int64(len(block))
-		return uint32(offset), nil
-	}
-	var err error
-	if g.file == nil {
-		if g.file, err = os.OpenFile(g.path, os.O_RDWR|os.O_CREATE|os.O_TRUNC, 0o600); err == nil {
-			_, err = g.file.WriteAt([]byte(magic), 0)
-		}
-	}
-	if err == nil {
-		_, err = g.file.WriteAt(block, offset)
-	}
-	if err != nil {
-		return lostBlock, err
-	}
-	s.mu.Lock()
-	g.size += int64(len(block))
-	s.mu.Unlock()
-	return uint32(offset), nil
-}
-
-// failed logs the first of several failures, and the end of failures.
-func (s *Store) failed(g *segment, err error) {
-	s.mu.Lock()
-	before := s.failing
-	s.failing = err != nil
-	if err != nil {
-		s.lost++
-	}
-	s.mu.Unlock()
-	switch {
-	case err != nil && !before:
-		s.options.Logger.Warn("records of completed operations are lost: they cannot be written", zap.String("file", g.path), zap.Error(err))
-	case err == nil && before:
-		s.options.Logger.Info("records of completed operations are written again", zap.String("file", g.path))
-	}
-}
-
-// seal writes the index of a segment that gets no more records, and frees the memory of its
-// content.
-func (s *Store) seal(g *segment) error {
-	if g.sealed {
-		return nil
-	}
-	var errs []error
-	if g.file != nil {
-		errs = append(errs, g.file.Sync(), g.file.Close())
-	}
-	size, err := writeIndex(g.path, g.index)
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	g.file, g.sealed = nil, true
-	if err == nil {
-		g.index, g.indexSize = nil, size
-	}
-	return errors.Join(append(errs, err)...)
 }
 
 func (g *segment) remove() error {

@@ -23,22 +23,17 @@ func (s *Store) AddBuild(r *historypb.Record, caller string) bool {
 	encoded := encode(r, new([]byte))
 	compressed := packedBytes(encoded)
 	s.mu.Lock()
-	added, isNews := s.addBuildLocked(r, encoded, caller, compressed)
+	added, news := s.addBuildLocked(r, encoded, caller, compressed)
 	s.mu.Unlock()
-	if isNews {
-		s.options.Logger.Warn("builds are dropped: those of their publisher take half of the latest records",
-			zap.String("publisher", caller))
-	}
+	s.log(news)
 	return added && s.tell(encoded)
 }
 
-// addBuildLocked reports whether the build was added and, if not, whether this is the first loss
-// that must be logged.
-func (s *Store) addBuildLocked(r *historypb.Record, encoded []byte, caller string, compressed int64) (added, isNews bool) {
+// addBuildLocked reports whether the build was added and, if not, what of it must be logged.
+func (s *Store) addBuildLocked(r *historypb.Record, encoded []byte, caller string, compressed int64) (bool, news) {
 	g := s.segmentForLocked(r, encoded)
 	if g == nil {
-		s.lost++
-		return false, false
+		return false, s.loseLocked(encoded)
 	}
 	of := s.shares[caller]
 	if of == nil {
@@ -46,16 +41,20 @@ func (s *Store) addBuildLocked(r *historypb.Record, encoded []byte, caller strin
 		s.shares[caller] = of
 	}
 	if s.isFullLocked(of) {
-		s.lost++
-		isNews = !of.isExceeded
+		s.losses.count++
+		if of.isExceeded {
+			return false, nil
+		}
 		of.isExceeded = true
-		return false, isNews
+		return false, func(log *zap.Logger) {
+			log.Warn("builds are dropped: those of their publisher take half of the latest records", zap.String("publisher", caller))
+		}
 	}
 	before := g.index.bytes
 	s.addLocked(g, r, encoded)
 	of.bytes += compressed
 	of.index += g.index.bytes - before
-	return true, false
+	return true, nil
 }
 
 // isFullLocked reports whether one more build in a share would displace records of others.

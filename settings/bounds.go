@@ -35,6 +35,12 @@ func (b Bounds) check(text string, x float64) error {
 	return nil
 }
 
+// Bound gives a flag that was registered by hand its limits. value points to its number or time.
+func Bound(flags *pflag.FlagSet, name string, value any, b Bounds) {
+	flag := flags.Lookup(name)
+	flag.Value = boundedValue{flag.Value, b, value}
+}
+
 // A boundedValue is the value of a flag that has Bounds.
 type boundedValue struct {
 	pflag.Value
@@ -50,6 +56,8 @@ func (v boundedValue) Set(text string) error {
 	var x float64
 	switch p := v.pointer.(type) {
 	case *int:
+		x = float64(*p)
+	case *int64:
 		x = float64(*p)
 	case *uint32:
 		x = float64(*p)

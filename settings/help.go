@@ -10,7 +10,8 @@ import (
 )
 
 const (
-	helpWidth  = 100
+	// Columns is the width of help texts.
+	Columns    = 100
 	helpIndent = 34 // of a flag's text
 )
 
@@ -77,7 +78,7 @@ func Help(flags *pflag.FlagSet) string {
 			if otherwise != "" {
 				usage += " (default " + otherwise + ")"
 			}
-			lines := Wrap(usage, helpWidth-helpIndent)
+			lines := Wrap(usage, Columns-helpIndent)
 			if len(head) >= helpIndent-1 {
 				fmt.Fprintf(&b, "%s\n", head)
 				head = ""
@@ -113,6 +114,15 @@ func Describe(f *pflag.Flag) (unit, usage, otherwise string) {
 		otherwise = ""
 	}
 	return unit, usage, otherwise
+}
+
+// Flow breaks the lines of a text anew, for the width of help texts. Paragraphs stay apart.
+func Flow(text string) string {
+	paragraphs := strings.Split(text, "\n\n")
+	for i, p := range paragraphs {
+		paragraphs[i] = strings.Join(Wrap(strings.ReplaceAll(p, "\n", " "), Columns), "\n")
+	}
+	return strings.Join(paragraphs, "\n\n")
 }
 
 // Wrap breaks text into lines of at most width bytes, if its words allow it.

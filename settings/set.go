@@ -27,7 +27,8 @@ type Field struct {
 	Programs []string
 
 	pointer any
-	literal string // the tag default
+	literal string                  // the tag default
+	check   func(text string) error // nil: none
 }
 
 // Key returns the name in the file.
@@ -272,6 +273,9 @@ func (f *Field) register(flags *pflag.FlagSet) *pflag.Flag {
 	flag := flags.Lookup(f.Name)
 	if f.Bounds != (Bounds{}) {
 		flag.Value = boundedValue{flag.Value, f.Bounds, f.pointer}
+	}
+	if f.check != nil {
+		flag.Value = checkedValue{flag.Value, f.check}
 	}
 	if f.literal != "" {
 		if err := flag.Value.Set(f.literal); err != nil {

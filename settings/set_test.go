@@ -236,3 +236,53 @@ func TestSets(t *testing.T) {
 		}
 	}
 }
+
+// TestChecked refuses what a check refuses, wherever the value is from; it does not see an empty
+// one.
+func TestChecked(t *testing.T) {
+	s := &server{}
+	set := Of(s).Checked(func(text string) error {
+		if !strings.HasPrefix(text, "/") {
+			return Wrong("%q is not absolute", text)
+		}
+		return nil
+	}, "data", "missing")
+	f := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	tuning := set.Register(f)
+	for text, want := range map[string]string{"/x": "", "": "", "x": `invalid argument "x" for "--data" flag: "x" is not absolute`} {
+		got := ""
+		if err := f.Set("data", text); err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("%q: %s, want %s", text, got, want)
+		}
+	}
+	t.Setenv("FORERUNNER_DATA", "relative")
+	f.Lookup("data").Changed = false
+	if err := FromEnvironment(f, tuning); err == nil || !strings.Contains(err.Error(), `FORERUNNER_DATA: "relative" is not absolute`) {
+		t.Errorf("environment: %v", err)
+	}
+}
+
+func TestFlow(t *testing.T) {
+	word := strings.Repeat("w", 60)
+	if got, want := Flow("a\nb\n\n"+word+"\n"+word+" c"), "a b\n\n"+word+"\n"+word+" c"; got != want {
+		t.Errorf("%q, want %q", got, want)
+	}
+}
+
+// TestBound limits flags that were registered by hand.
+func TestBound(t *testing.T) {
+	f := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	units, every := f.Int64("units", 0, ""), f.Duration("every", 0, "")
+	Bound(f, "units", units, Bounds{Min: "1"})
+	Bound(f, "every", every, Bounds{Min: "0"})
+	for _, c := range []struct{ flag, text, want string }{
+		{"units", "1", ""}, {"units", "0", `"0" is less than 1`}, {"every", "0s", ""}, {"every", "-1s", `"-1s" is less than 0`},
+	} {
+		if err := f.Set(c.flag, c.text); (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("--%s=%s: %v, want %q", c.flag, c.text, err, c.want)
+		}
+	}
+}

@@ -24,6 +24,7 @@ import (
 	"github.com/forerunner-build/forerunner/auth"
 	"github.com/forerunner-build/forerunner/bounded"
 	"github.com/forerunner-build/forerunner/intake"
+	"github.com/forerunner-build/forerunner/settings"
 )
 
 const (
@@ -73,7 +74,7 @@ func New(o Options) (*Logins, error) {
 	}
 	pages, err := url.Parse(o.Pages)
 	if err != nil || o.Pages == "" {
-		return nil, fmt.Errorf("login: issuers need an address of the pages to return people to: set --page-url (it is %q)", o.Pages)
+		return nil, settings.Wrong("login: issuers need an address of the pages to return people to: set --page-url (it is %q)", o.Pages)
 	}
 	said, err := json.Marshal([]any{o.Rules, o.Settings.Issuers})
 	if err != nil {

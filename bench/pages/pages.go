@@ -35,7 +35,8 @@ func longQueue() pagesShape {
 type pagesOptions struct {
 	runs              int
 	out, profile, dir string
-	recordsOnly       bool
+	// recordsOnly and queueOnly select one of the halves.
+	recordsOnly, queueOnly bool
 }
 
 // NewCommand returns the subcommand of this benchmark.
@@ -47,6 +48,9 @@ func NewCommand() *cobra.Command {
 			if o.runs < 1 {
 				return errors.New("--runs must be at least 1")
 			}
+			if o.recordsOnly && o.queueOnly {
+				return errors.New("--records-only and --queue-only: choose one")
+			}
 			return benchPages(cmd.Context(), o, cmd.OutOrStdout())
 		},
 	}
@@ -55,6 +59,7 @@ func NewCommand() *cobra.Command {
 	f.StringVar(&o.out, "out", "build/bench", "folder for the JSON")
 	f.StringVar(&o.dir, "dir", "", "`folder` for records, which take 3 GiB (default the folder for temporary files)")
 	f.BoolVar(&o.recordsOnly, "records-only", false, "measure only records, not pages with a long queue")
+	f.BoolVar(&o.queueOnly, "queue-only", false, "measure only pages with a long queue, not records")
 	f.StringVar(&o.profile, "profile", "", "`file` for a CPU profile of the pairs")
 	return cmd
 }
@@ -74,14 +79,19 @@ func benchPages(ctx context.Context, o *pagesOptions, w io.Writer) (err error) {
 			return err
 		}
 	}
-	ofRecords, err := rowsOfRecords(ctx, o)
-	if err != nil {
-		return err
+	if !o.queueOnly {
+		ofRecords, err := rowsOfRecords(ctx, o)
+		if err != nil {
+			return err
+		}
+		rows = append(rows, ofRecords...)
 	}
-	rows = append(rows, ofRecords...)
 	name := "pages.json"
-	if o.recordsOnly {
+	switch {
+	case o.recordsOnly:
 		name = "pages-records.json"
+	case o.queueOnly:
+		name = "pages-queue.json"
 	}
 	_, printErr := fmt.Fprintf(w, "%s; %d runs\n\n", facts, o.runs)
 	return errors.Join(printErr, report.Print(w, rows), report.Write(o.out, name, rows))

@@ -1,6 +1,7 @@
 package pages
 
 import (
+	"strings"
 	"testing"
 	"time"
 )
@@ -62,5 +63,22 @@ func TestRecords(t *testing.T) {
 	}
 	if rows := figures.rows(shape); len(rows) != 6+len(recordPages("", 0)) {
 		t.Errorf("rows %v", rows)
+	}
+}
+
+// TestPairsBesideOthers repeats a pair during which other programs used the CPUs, as many as there
+// are runs; after that a row says so.
+func TestPairsBesideOthers(t *testing.T) {
+	quiet, loud := pace{rate: 100}, pace{rate: 10, others: 0.5}
+	var p pairs
+	for _, turns := range [][2]pace{{quiet, loud}, {quiet, quiet}, {loud, quiet}} {
+		p.add(turns, 2)
+	}
+	if got := p.ratio("row"); len(p.with) != 1 || *got.Value != 1 || strings.Contains(got.Note, "other programs") {
+		t.Errorf("%d pairs, row %v", len(p.with), got)
+	}
+	p.add([2]pace{quiet, loud}, 2)
+	if got := p.ratio("row"); len(p.with) != 2 || !strings.Contains(got.Note, "1 of them while other programs used the CPUs") {
+		t.Errorf("%d pairs, row %v", len(p.with), got)
 	}
 }

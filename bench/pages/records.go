@@ -42,11 +42,23 @@ type recordsFigures struct {
 }
 
 // pairs are turns of a scheduler without records and of one with.
-type pairs struct{ without, with []pace }
+type pairs struct {
+	without, with []pace
+	repeated      int // pairs that do not count, because other programs used the CPUs
+}
 
 // A pace is the rate of completed actions, per second, and the CPU time of each. p50 and p99 are
-// how long workers waited for their next action. The times are in µs.
-type pace struct{ rate, cpu, p50, p99 float64 }
+// how long workers waited for their next action. The times are in µs. others is the share of the
+// machine's CPU time that other programs had.
+type pace struct{ rate, cpu, p50, p99, others float64 }
+
+func (t pace) String() string {
+	return fmt.Sprintf("%.0f actions/s, %.1f µs of CPU each, 99 %% of calls in %.0f µs", t.rate, t.cpu, t.p99)
+}
+
+// mostOthers is the share of the machine's CPU time that other programs may have during a turn: who
+// waits for a CPU looks like one who waits for a record.
+const mostOthers = 0.05
 
 // measureRecords measures dispatch without and with records, and then pages with many records. It
 // creates folders in dir.
@@ -95,12 +107,14 @@ func (p *recordsFigures) dispatch(ctx context.Context, shape pagesShape, folder 
 	return err
 }
 
-// measure alternates turns of two schedulers. The caller holds calling of both.
+// measure alternates turns of two schedulers. A pair during which other programs used the CPUs is
+// repeated, as many as there are runs at most; then such pairs count, and the rows say so. The
+// caller holds calling of both.
 func (p *pairs) measure(ctx context.Context, plain, keeping *pagesFarm, runs int) (err error) {
-	for run := -1; run < runs; run++ { // the first run fills up the heap
+	for run := -1; len(p.with) < runs; run++ { // the first run fills up the heap
 		var turns [2]pace
 		order := []int{0, 1}
-		if run%2 == 1 {
+		if run%2 != 0 {
 			slices.Reverse(order)
 		}
 		for _, which := range order {
@@ -109,12 +123,40 @@ func (p *pairs) measure(ctx context.Context, plain, keeping *pagesFarm, runs int
 			}
 		}
 		if run >= 0 {
-			p.without, p.with = append(p.without, turns[0]), append(p.with, turns[1])
-			report.Progress("pair %d of %d: %.0f and, with records, %.0f actions/s; %.1f and %.1f µs of CPU each; 99 %% of calls in %.0f and %.0f µs",
-				run+1, runs, turns[0].rate, turns[1].rate, turns[0].cpu, turns[1].cpu, turns[0].p99, turns[1].p99)
+			p.add(turns, runs)
 		}
 	}
 	return nil
+}
+
+// add adds a pair, unless it is to be repeated.
+func (p *pairs) add(turns [2]pace, runs int) {
+	what := fmt.Sprintf("without records %v; with records %v", turns[0], turns[1])
+	others := max(turns[0].others, turns[1].others)
+	if others > mostOthers {
+		what += fmt.Sprintf("; other programs had %.0f %% of the CPUs", 100*others)
+		if p.repeated < runs {
+			p.repeated++
+			report.Progress("this pair is repeated: %s", what)
+			return
+		}
+	}
+	p.without, p.with = append(p.without, turns[0]), append(p.with, turns[1])
+	report.Progress("pair %d of %d: %s", len(p.with), runs, what)
+}
+
+// note says how many pairs there are, and whether other programs used the CPUs.
+func (p *pairs) note() string {
+	text, disturbed := fmt.Sprintf("%d pairs", len(p.with)), 0
+	for i, w := range p.with {
+		if max(w.others, p.without[i].others) > mostOthers {
+			disturbed++
+		}
+	}
+	if disturbed > 0 {
+		text += fmt.Sprintf(", %d of them while other programs used the CPUs", disturbed)
+	}
+	return text
 }
 
 // median returns that of a figure of turns.
@@ -131,7 +173,7 @@ func median(turns []pace, of func(pace) float64) float64 {
 func (f *pagesFarm) turn(ctx context.Context) (pace, error) {
 	runtime.GC()
 	f.calls.take()
-	began, ended, cpu := time.Now(), f.ended.Load(), report.CPUTime()
+	began, ended, cpu, use := time.Now(), f.ended.Load(), report.CPUTime(), report.NewCPUUse()
 	f.calling.Unlock()
 	err := pause.For(ctx, f.shape.window)
 	f.calling.Lock()
@@ -142,7 +184,10 @@ func (f *pagesFarm) turn(ctx context.Context) (pace, error) {
 	used := float64((report.CPUTime() - cpu).Microseconds())
 	took := time.Since(began).Seconds()
 	waits := f.calls.take()
-	return pace{actions / took, used / actions, report.Quantile(waits, 0.5), report.Quantile(waits, 0.99)}, err
+	return pace{
+		rate: actions / took, cpu: used / actions, others: use.Others(),
+		p50: report.Quantile(waits, 0.5), p99: report.Quantile(waits, 0.99),
+	}, err
 }
 
 // unrecorded returns the number of completed actions that may still get a record.
@@ -279,7 +324,7 @@ func (p *recordsFigures) dispatchRows() []report.Row {
 	}
 	cost := report.NewRow("record_cpu_us", report.Median(costs), "µs")
 	cost.Baseline = fmt.Sprintf("%.1f µs for an action without", median(p.full.without, cpu))
-	cost.Note = fmt.Sprintf("%s, %d pairs", report.Spread(costs), len(costs))
+	cost.Note = fmt.Sprintf("%s, %s", report.Spread(costs), p.full.note())
 	rows := []report.Row{full, cost, p.half.ratio("records_dispatch_half")}
 	for _, wait := range []struct {
 		row string
@@ -290,7 +335,7 @@ func (p *recordsFigures) dispatchRows() []report.Row {
 	} {
 		r := report.NewRow(wait.row, median(p.half.with, wait.of), "µs")
 		r.Baseline = fmt.Sprintf("%.0f µs without records", median(p.half.without, wait.of))
-		r.Note = fmt.Sprintf("at %.0f actions/s, %d pairs", median(p.half.with, rate), len(p.half.with))
+		r.Note = fmt.Sprintf("at %.0f actions/s, %s", median(p.half.with, rate), p.half.note())
 		rows = append(rows, r)
 	}
 	return rows
@@ -306,6 +351,6 @@ func (p *pairs) ratio(name string) report.Row {
 	r := report.NewRow(name, report.Median(ratios), "ratio")
 	r.Wanted = "≥ 0.98"
 	r.Baseline = fmt.Sprintf("%.0f actions/s", median(p.without, rate))
-	r.Note = fmt.Sprintf("%.0f actions/s with records; %s, %d pairs", median(p.with, rate), report.Spread(ratios), len(ratios))
+	r.Note = fmt.Sprintf("%.0f actions/s with records; %s, %s", median(p.with, rate), report.Spread(ratios), p.note())
 	return r
 }

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"runtime/pprof"
+	"strconv"
 	"strings"
 	"time"
 
@@ -51,6 +52,56 @@ func CPUTime() time.Duration {
 		return 0
 	}
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
+}
+
+// A CPUUse tells how much CPU time programs other than this one take.
+type CPUUse struct{ all, busy, own time.Duration }
+
+// NewCPUUse begins to measure.
+func NewCPUUse() CPUUse {
+	all, busy := machineTimes()
+	return CPUUse{all, busy, CPUTime()}
+}
+
+// Others returns the share of the machine's CPU time that others have had since the beginning:
+// other programs, the kernel for itself, and other machines on the same host. It is 0 if this is
+// unknown.
+func (u CPUUse) Others() float64 {
+	now := NewCPUUse()
+	if now.all <= u.all {
+		return 0
+	}
+	return max(0, float64(now.busy-u.busy-(now.own-u.own))/float64(now.all-u.all))
+}
+
+// machineTimes returns the CPU time of all CPUs since the machine started, and how much of it was
+// not idle; 0 if it is unknown.
+func machineTimes() (all, busy time.Duration) {
+	text, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		return 0, 0
+	}
+	return timesOf(string(text))
+}
+
+// timesOf is machineTimes of the text of /proc/stat (proc(5)).
+func timesOf(text string) (all, busy time.Duration) {
+	const tick, idle, wait, guest = time.Second / 100, 3, 4, 8 // USER_HZ; columns; user has guest, too
+	line, _, _ := strings.Cut(text, "\n")
+	columns := strings.Fields(line)
+	if len(columns) < wait+2 || columns[0] != "cpu" {
+		return 0, 0
+	}
+	for i, column := range columns[1:] {
+		ticks, err := strconv.ParseInt(column, 10, 64)
+		if err != nil || i >= guest {
+			break
+		}
+		if all += time.Duration(ticks) * tick; i != idle && i != wait {
+			busy += time.Duration(ticks) * tick
+		}
+	}
+	return all, busy
 }
 
 // ResidentKiB returns the resident memory of this process.

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 func TestMedian(t *testing.T) {
@@ -20,6 +21,36 @@ func TestMedian(t *testing.T) {
 		if got := Median(test.values); got != test.want {
 			t.Errorf("median of %v is %v, want %v", test.values, got, test.want)
 		}
+	}
+}
+
+// TestTimesOf reads a line of /proc/stat: the time that guests had is part of another column.
+func TestTimesOf(t *testing.T) {
+	all, busy := timesOf("cpu  100 20 300 4000 500 6 7 8 90 10\ncpu0 1 1 1 1 1 1 1 1 1 1\n")
+	if all != 49410*time.Millisecond || busy != 4410*time.Millisecond {
+		t.Errorf("%v and %v", all, busy)
+	}
+	for _, text := range []string{"", "intr 1 2 3 4 5 6 7 8", "cpu 1 2"} {
+		if all, busy := timesOf(text); all != 0 || busy != 0 {
+			t.Errorf("%q has %v and %v", text, all, busy)
+		}
+	}
+}
+
+// TestOthers compares with times that another program, and then this one, have used.
+func TestOthers(t *testing.T) {
+	u := NewCPUUse()
+	if u.all == 0 {
+		t.Fatal("the times of the machine are unknown")
+	}
+	u.all -= time.Hour
+	u.busy -= 30 * time.Minute
+	if got := u.Others(); got < 0.4 || got > 0.6 {
+		t.Errorf("others had a share of %v, want about a half", got)
+	}
+	u.own -= 30 * time.Minute
+	if got := u.Others(); got > 0.1 {
+		t.Errorf("others had a share of %v, want almost none", got)
 	}
 }
 

@@ -44,7 +44,8 @@ func command() *cobra.Command {
 				return nil
 			})
 		})
-	cmd.Example = "forerunner-scheduler --data /srv/forerunner --cache-size 500G --listen 10.0.0.1:8980 --tls-cert tls.crt --tls-key tls.key"
+	cmd.Example = "forerunner-scheduler --data /srv/forerunner --cache-size 500G\n" +
+		"forerunner-scheduler --listen 10.0.0.1:8980 --tls-cert tls.crt --tls-key tls.key"
 	cmd.AddCommand(checkCommand(), replayCommand())
 	return cmd
 }
@@ -53,9 +54,9 @@ func command() *cobra.Command {
 func checkCommand() *cobra.Command {
 	return &cobra.Command{
 		Use: "check CONFIG", Short: "check a configuration file",
-		Long: "Reads a configuration file as --config does, and reports the first error with file, line and column. The exit code is\n" +
+		Long: settings.Flow("Reads a configuration file as --config does, and reports the first error with file, line and column. The exit code is\n" +
 			"0 if a scheduler would start with the file, and 1 if not. deploy/forerunner.example.yaml shows all settings;\n" +
-			"deploy/forerunner.schema.json is a schema for editors.",
+			"deploy/forerunner.schema.json is a schema for editors."),
 		Example: "forerunner-scheduler check /etc/forerunner/scheduler.yaml",
 		Args:    flags.Arguments,
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -11,6 +11,7 @@ import (
 	"github.com/forerunner-build/forerunner/farm/flags"
 	"github.com/forerunner-build/forerunner/scheduler/core"
 	"github.com/forerunner-build/forerunner/scheduler/journal"
+	"github.com/forerunner-build/forerunner/settings"
 )
 
 // replayCommand returns the verb that replays a recording.
@@ -18,9 +19,9 @@ func replayCommand() *cobra.Command {
 	check := false
 	cmd := &cobra.Command{
 		Use: "replay FILE", Short: "replay a recording and print the scheduler's state at its end",
-		Long: "Replays a file that --record has written, and prints the workers, operations, queues and quotas at the end of the\n" +
+		Long: settings.Flow("Replays a file that --record has written, and prints the workers, operations, queues and quotas at the end of the\n" +
 			"recording. The exit code is 1 if this scheduler decides differently from the one that made the recording, as another\n" +
-			"version may.",
+			"version may."),
 		Example: "forerunner-scheduler replay /var/lib/forerunner/events.journal",
 		Args:    flags.Arguments,
 		RunE: func(cmd *cobra.Command, args []string) error {

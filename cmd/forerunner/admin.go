@@ -103,7 +103,7 @@ func adminCommand(m manual, run verb) *cobra.Command {
 		}
 		return list, cobra.ShellCompDirectiveNoFileComp
 	}
-	cmd.Flags().StringVar(&remote, "remote", "127.0.0.1:8980", "`address` of the scheduler, HOST:PORT or grpcs://HOST:PORT")
+	dial.Flag(cmd.Flags(), &remote, "remote", "127.0.0.1:8980", "`address` of the scheduler, HOST:PORT or grpcs://HOST:PORT")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }
@@ -116,7 +116,7 @@ func explained(err error, remote string) error {
 	case codes.Unavailable, codes.DeadlineExceeded:
 		return fmt.Errorf("no scheduler answers at %s: %s", remote, unreachable(s.Message()))
 	case codes.InvalidArgument: // a pattern, a name or a figure that the user has typed
-		return &flags.UsageError{Err: errors.New(printable(s.Message()))}
+		return settings.Wrong("%s", printable(s.Message()))
 	case codes.Unimplemented:
 		return fmt.Errorf("%s is not a Forerunner scheduler: %s", remote, s.Message())
 	default:
@@ -172,7 +172,7 @@ func patternOf(args []string) (*admin.Pattern, error) {
 	}
 	p, err := pattern.Parse(strings.Join(args, ","))
 	if err != nil {
-		return nil, &flags.UsageError{Err: err}
+		return nil, settings.Wrong("%w", err)
 	}
 	return &admin.Pattern{Attributes: p.Map()}, nil
 }
@@ -181,7 +181,7 @@ func patternOf(args []string) (*admin.Pattern, error) {
 func requiredPattern(args []string) (*admin.Pattern, error) {
 	p, err := patternOf(args)
 	if err == nil && p == nil {
-		return nil, &flags.UsageError{Err: errors.New("give a pattern, such as host=build-*")}
+		return nil, settings.Wrong("give a pattern, such as host=build-*")
 	}
 	return p, err
 }
@@ -193,7 +193,7 @@ func filledPattern(args []string) (*admin.Pattern, error) {
 	p, err := requiredPattern(args)
 	for name, value := range p.GetAttributes() {
 		if value == "" && name != "instance" {
-			return nil, &flags.UsageError{Err: fmt.Errorf("%s= has no value; %s=* matches any", name, name)}
+			return nil, settings.Wrong("%s= has no value; %s=* matches any", name, name)
 		}
 	}
 	return p, err

@@ -24,6 +24,7 @@ import (
 	"github.com/forerunner-build/forerunner/farm/flags"
 	"github.com/forerunner-build/forerunner/proto/actionstats"
 	"github.com/forerunner-build/forerunner/proto/plural"
+	"github.com/forerunner-build/forerunner/settings"
 	"github.com/forerunner-build/forerunner/web/text"
 )
 
@@ -42,12 +43,15 @@ func demoCommand() *cobra.Command {
 			"go build there, downloads and runs the program, prints a report and removes everything.",
 		d.worker.Settings().Only("Inputs"), func(cmd *cobra.Command, _ []string) error { return d.run(cmd.Context()) })
 	cmd.Example = "forerunner demo\nforerunner demo --module src/server --sdk /usr/local/go"
-	cmd.Flags().StringVar(&d.module, "module", "testdata/demo", "`folder` of the Go module to build")
+	cmd.Flags().StringVar(&d.module, "module", "testdata/demo", "`folder` of the Go module to build; that of the default is in the source of Forerunner")
 	cmd.Flags().StringVar(&d.sdk, "sdk", "", "`folder` of the Go SDK (default: go env GOROOT)")
 	return cmd
 }
 
 func (d *demo) run(parent context.Context) (err error) {
+	if _, err := os.Stat(filepath.Join(d.module, "go.mod")); err != nil {
+		return settings.Wrong("--module: %w: give the folder of a Go module, or start this in the source of Forerunner", err)
+	}
 	if d.sdk == "" {
 		// Before the farm has a mount: a process with FUSE mounts does not fork.
 		out, err := exec.CommandContext(parent, "go", "env", "GOROOT").Output()

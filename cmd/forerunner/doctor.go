@@ -45,7 +45,7 @@ func doctorCommand() *cobra.Command {
 			}
 			return nil
 		})
-	cmd.Example = "forerunner doctor\nforerunner doctor --data /srv/forerunner --scheduler grpc://scheduler:8980 --storage grpc://scheduler:8980"
+	cmd.Example = "forerunner doctor\nforerunner doctor --data /srv/forerunner --scheduler grpc://farm:8980 --storage grpc://farm:8980"
 	return cmd
 }
 

@@ -49,7 +49,7 @@ type execution struct {
 	WorkingDirectory string            `flag:"working-directory" unit:"PATH" otherwise:"the input root" doc:"Working directory of the command, a path in the input root"`
 	Env              variables         `flag:"env" unit:"NAME=VALUE" otherwise:"PATH=/usr/local/bin:/usr/bin:/bin" doc:"Environment variable of the command; repeatable"`
 	Platform         client.Properties `flag:"platform" unit:"NAME=VALUE" otherwise:"none" doc:"Platform property that the worker must have; repeatable, also with one name"`
-	Timeout          time.Duration     `flag:"timeout" unit:"TIME" otherwise:"the scheduler's" doc:"Timeout of the command"`
+	Timeout          time.Duration     `flag:"timeout" unit:"TIME" min:"0" otherwise:"the scheduler's" doc:"Timeout of the command"`
 
 	NoCache bool   `flag:"no-cache" group:"Results" doc:"Does not read or write the action cache"`
 	Skip    bool   `flag:"skip-cache" doc:"Runs the command even if the result is in the cache"`
@@ -69,10 +69,11 @@ func execCommand() *cobra.Command {
 	cmd := flags.NewCommand("exec [flags] -- CMD [ARG...]", "run one command remotely",
 		"Uploads the input folder, runs the command on the farm, prints its\n"+
 			"standard output and error, downloads the outputs and exits with its exit code:\n"+
-			"124 if it exceeded its timeout, 126 if it cannot be executed, 127 if the program or its interpreter is missing.",
-		settings.Of(e), func(cmd *cobra.Command, args []string) error {
+			"124 if it exceeded its timeout, 126 if it cannot be executed, 127 if the program or its interpreter is missing,\n"+
+			"2 if a flag is wrong, and 1 if the farm cannot run it.",
+		settings.Of(e).Checked(dial.Check, "remote", "storage"), func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				return &flags.UsageError{Err: errors.New("no command: give it and its arguments after --")}
+				return settings.Wrong("no command: give it and its arguments after --")
 			}
 			ctx, release := signal.NotifyContext(cmd.Context(), syscall.SIGTERM, syscall.SIGINT)
 			defer release()
@@ -89,9 +90,6 @@ func (e *execution) run(ctx context.Context, args []string) error {
 	mounts, err := parseMounts(e.Inputs)
 	if err != nil {
 		return err
-	}
-	if e.Timeout < 0 {
-		return &flags.UsageError{Err: fmt.Errorf("--timeout: %v is not a positive time", e.Timeout)}
 	}
 	e.Outputs = cleanOutputs(e.Outputs)
 	if _, ok := e.Env["PATH"]; !ok {
@@ -304,7 +302,7 @@ func parseMounts(specs []string) ([]client.Mount, error) {
 		if _, err := os.Stat(spec); err != nil {
 			prefix, dir, ok := strings.Cut(spec, "=")
 			if !ok {
-				return nil, &flags.UsageError{Err: fmt.Errorf("--input: %w", err)}
+				return nil, settings.Wrong("--input: %w", err)
 			}
 			m = client.Mount{Prefix: path.Clean(prefix), Dir: dir}
 		}

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"strings"
 	"text/tabwriter"
@@ -11,17 +10,16 @@ import (
 
 	"github.com/spf13/cobra"
 	"google.golang.org/grpc"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
 	casclient "github.com/forerunner-build/forerunner/cas/client"
 	"github.com/forerunner-build/forerunner/cas/digest"
-	"github.com/forerunner-build/forerunner/farm/flags"
+	"github.com/forerunner-build/forerunner/farm/dial"
 	"github.com/forerunner-build/forerunner/proto/admin"
 	"github.com/forerunner-build/forerunner/proto/fsac"
 	historypb "github.com/forerunner-build/forerunner/proto/history"
+	"github.com/forerunner-build/forerunner/settings"
 	"github.com/forerunner-build/forerunner/web/comparison"
 	"github.com/forerunner-build/forerunner/web/facts"
 	"github.com/forerunner-build/forerunner/web/stored"
@@ -38,27 +36,26 @@ func explainCommand() *cobra.Command {
 		"Says why an action ran: the client does not allow caching, the same action failed before, or it differs from the most similar\n" +
 			"run of the same target. Compares command line, environment, platform, timeout, salt and the rest of the action,\n" +
 			"and both input trees. For each input that differs it says whether runs of the command read it.\n\n" +
-			"ACTION is HASH/SIZE, as in logs and Bazel's execution log, or the first twelve digits of the hash, for its last run; or the\n" +
-			"name of a completed operation, as in \"forerunner history\". The scheduler must have a record of it (--keep-records), and\n" +
+			actionNames + " The scheduler must have a record of it (--keep-records), and\n" +
 			"the storage must have both actions.",
 		"forerunner explain 8a14ba2ca9b0c0e1d1b0f8bd2b0e5e0b3f5a8f7c4d9f4b3e2a1c0d9e8f7a6b5c/142\n" +
 			"forerunner explain --json 1d3bd6f4-6a2c-4b0e-8d6e-0b4a3a3c5f11",
 	}, func(ctx context.Context, c *adminCall, args []string) error {
 		if len(args) != 1 {
-			return &flags.UsageError{Err: errors.New("give one action as HASH/SIZE, or one operation; \"forerunner history\" lists operations")}
+			return settings.Wrong(nameAction)
 		}
 		ctx, cancel := context.WithTimeout(ctx, adminTimeout)
 		defer cancel()
 		return c.explain(ctx, args[0], storage)
 	})
-	cmd.Flags().StringVar(&storage, "storage", "", "`address` of the storage, HOST:PORT or grpcs://HOST:PORT (default that of --remote)")
+	dial.Flag(cmd.Flags(), &storage, "storage", "", "`address` of the storage, HOST:PORT or grpcs://HOST:PORT (default that of --remote)")
 	return cmd
 }
 
 // explain prints why an action, or the operation of a name, ran.
 func (c *adminCall) explain(ctx context.Context, name, storage string) error {
 	c.SchedulerClient = admin.NewSchedulerClient(c.conn) // answers are used in further requests: they are cleaned only when printed
-	r, err := c.recordOf(ctx, name)
+	r, err := recordOf(ctx, c.SchedulerClient, name)
 	if err != nil {
 		return err
 	}
@@ -92,48 +89,6 @@ func (c *adminCall) explain(ctx context.Context, name, storage string) error {
 
 // unknownService is part of a server's error for services that it lacks.
 const unknownService = "no such method"
-
-// recordOf returns the record of an operation, or of the last run of an action.
-func (c *adminCall) recordOf(ctx context.Context, name string) (*historypb.Record, error) {
-	req := &admin.GetRecordRequest{Of: &admin.GetRecordRequest_Action{Action: name}}
-	rest := strings.TrimPrefix(name, operationPrefix)
-	isOperation := !strings.Contains(rest, "/")
-	if isOperation {
-		req.Of = &admin.GetRecordRequest_Operation{Operation: operationName(name)}
-	} else if _, err := stored.Digest(digest.SHA256, name); err != nil {
-		return nil, &flags.UsageError{Err: fmt.Errorf("ACTION: %w", err)}
-	}
-	r, err := c.GetRecord(ctx, req)
-	if status.Code(err) != codes.NotFound {
-		return r, err
-	}
-	if isOperation {
-		if op, err := c.GetOperation(ctx, &admin.GetOperationRequest{Name: operationName(name)}); err == nil && !op.GetDone() {
-			return nil, fmt.Errorf("%s has not ended yet: try again when it has; forerunner operation %s shows its state", op.GetName(), rest)
-		}
-	}
-	if r := c.beginningWith(ctx, rest); r != nil {
-		return r, nil
-	}
-	return nil, fmt.Errorf("%s; \"forerunner history\" lists those with a record. Results that a client took from the action cache itself have none",
-		status.Convert(err).Message())
-}
-
-// leastDigits is the number of digits that pages and "explain" print of a hash.
-const leastDigits = 12
-
-// beginningWith returns the record of the last run of the action whose hash begins with the digits;
-// nil: there is none.
-func (c *adminCall) beginningWith(ctx context.Context, digits string) *historypb.Record {
-	if len(digits) < leastDigits {
-		return nil
-	}
-	list, err := c.ListRecords(ctx, &admin.ListRecordsRequest{Text: digits, PageSize: 1})
-	if err != nil || len(list.GetRecords()) == 0 || !strings.HasPrefix(list.GetRecords()[0].GetAction(), digits) {
-		return nil
-	}
-	return list.GetRecords()[0]
-}
 
 // profileOf returns the scheduler's record of the reads of an action.
 func profileOf(ctx context.Context, conn *grpc.ClientConn, instance string, reduced digest.Digest) ([]byte, error) {

@@ -9,13 +9,20 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/forerunner-build/forerunner/farm/flags"
 	"github.com/forerunner-build/forerunner/proto/admin"
 	historypb "github.com/forerunner-build/forerunner/proto/history"
+	"github.com/forerunner-build/forerunner/settings"
 	"github.com/forerunner-build/forerunner/web"
 	"github.com/forerunner-build/forerunner/web/facts"
 	"github.com/forerunner-build/forerunner/web/text"
 )
+
+// kindHelp has the meaning of the flag of each kind.
+var kindHelp = map[string]string{
+	web.BuildsKind: "builds with published events, instead of operations", "slowest": "the slowest first, 50 at most",
+	"failed": "only those that failed", "retried": "only those that more than one worker got",
+	"out-of-memory": "only those that ran out of memory", "cached": "only those whose result was in the action cache",
+}
 
 func historyCommand() *cobra.Command {
 	var limit int
@@ -37,17 +44,14 @@ func historyCommand() *cobra.Command {
 			for _, k := range web.Kinds() {
 				if flag := chosen[k.Name]; flag != nil && *flag {
 					if kind != "" {
-						return &flags.UsageError{Err: fmt.Errorf("--%s and --%s: choose one", kind, k.Name)}
+						return settings.Wrong("--%s and --%s: choose one", kind, k.Name)
 					}
 					kind = k.Name
 				}
 			}
-			if limit < 1 {
-				return &flags.UsageError{Err: fmt.Errorf("--limit is %d, the minimum is 1", limit)}
-			}
 			req, err := web.RecordsOf(kind, strings.Join(args, " "), since)
 			if err != nil {
-				return &flags.UsageError{Err: err}
+				return settings.Wrong("%w", err)
 			}
 			list, err := c.records(ctx, req, limit)
 			if err != nil {
@@ -65,14 +69,12 @@ func historyCommand() *cobra.Command {
 			return c.printRecords(list.GetRecords())
 		})
 	for _, k := range web.Kinds()[1:] {
-		help := "only, or first, those that are " + strings.ToLower(k.Title)
-		if k.Name == web.BuildsKind {
-			help = "builds with published events, instead of operations"
-		}
-		chosen[k.Name] = cmd.Flags().Bool(k.Name, false, help)
+		chosen[k.Name] = cmd.Flags().Bool(k.Name, false, kindHelp[k.Name])
 	}
-	cmd.Flags().IntVar(&limit, "limit", 100, "how many to list at most")
+	cmd.Flags().IntVar(&limit, "limit", 100, "maximum `number` to list")
+	settings.Bound(cmd.Flags(), "limit", &limit, settings.Bounds{Min: "1"})
 	cmd.Flags().DurationVar(&since, "since", 0, "`time` within which they ended, such as 2h; 0 is any")
+	settings.Bound(cmd.Flags(), "since", &since, settings.Bounds{Min: "0"})
 	return cmd
 }
 

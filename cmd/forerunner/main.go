@@ -12,6 +12,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/farm/flags"
 	"github.com/forerunner-build/forerunner/runner"
+	"github.com/forerunner-build/forerunner/settings"
 	"github.com/forerunner-build/forerunner/vfs/mounts"
 )
 
@@ -45,9 +46,9 @@ func command() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "forerunner",
 		Short: "remote execution that runs ahead of the action",
-		Long: "Forerunner runs actions of Bazel and other REv2 clients on a farm of machines, and prefetches the inputs that they read.\n" +
+		Long: settings.Flow("Forerunner runs actions of Bazel and other REv2 clients on a farm of machines, and prefetches the inputs that they read.\n" +
 			"\"forerunner up\" is a farm on this machine; it prints the lines for .bazelrc, and where its pages are. A farm on several machines\n" +
-			"consists of forerunner-scheduler and forerunner-worker. \"forerunner doctor\" checks whether a machine can run a worker.",
+			"consists of forerunner-scheduler and forerunner-worker. \"forerunner doctor\" checks whether a machine can run a worker."),
 		Example:       firstUse,
 		SilenceUsage:  true,
 		SilenceErrors: true,

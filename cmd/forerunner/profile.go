@@ -25,6 +25,7 @@ import (
 	"github.com/forerunner-build/forerunner/farm/flags"
 	"github.com/forerunner-build/forerunner/logline"
 	"github.com/forerunner-build/forerunner/prefetch"
+	"github.com/forerunner-build/forerunner/proto/admin"
 	"github.com/forerunner-build/forerunner/proto/fsac"
 	"github.com/forerunner-build/forerunner/settings"
 )
@@ -44,10 +45,11 @@ type profileView struct {
 func profileCommand() *cobra.Command {
 	v := &profileView{}
 	cmd := flags.NewCommand("profile [flags] ACTION...", "show inputs of actions that no run read",
-		"Lists the inputs of an action (HASH/SIZE) that none of the last runs of its command read: files and unread\n"+
+		"Lists the inputs of an action that none of the last runs of its command read: files and unread\n"+
 			"folders, the largest first. With --tree it prints the whole input root, with a\n"+
 			"mark for each file: \"+\" was read by the last run, \"~\" by an earlier one and is prefetched for the\n"+
 			"next one, too, \"-\" by none of them. One unread file in a thousand is marked \"~\" by mistake.\n\n"+
+			actionNames+"\n\n"+
 			"With --suggest it compares many actions, and lists the folders that none of them read:\n"+
 			"you may be able to remove these from the inputs of a rule. The actions are the arguments, each\n"+
 			"HASH/SIZE in the text on standard input if the argument is \"-\" (such as lines of the scheduler's log), and with\n"+
@@ -65,7 +67,7 @@ func profileCommand() *cobra.Command {
 				})
 			}
 			if len(args) != 1 {
-				return &flags.UsageError{Err: errors.New("give one action as HASH/SIZE: worker and scheduler name it in their logs")}
+				return settings.Wrong(nameAction)
 			}
 			return v.watch.run(cmd.Context(), out, func(ctx context.Context, out io.Writer) error {
 				return v.print(ctx, args[0], out)
@@ -73,11 +75,12 @@ func profileCommand() *cobra.Command {
 		})
 	cmd.Args = cobra.ArbitraryArgs
 	cmd.Example = "forerunner profile --tree 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08/142\n" +
+		"forerunner profile 9f86d081884c\n" +
 		"forerunner profile --suggest --mnemonic GoCompile"
 	f := cmd.Flags()
-	f.StringVar(&v.remote, "remote", "127.0.0.1:8980", "`address` of the farm, HOST:PORT or grpcs://HOST:PORT")
-	f.StringVar(&v.profiles, "profiles", "", "`address` of the FileSystemAccessCache, HOST:PORT or grpcs://HOST:PORT (default that of --remote)")
-	f.StringVar(&v.instance, "instance", "", "instance `name`")
+	dial.Flag(f, &v.remote, "remote", "127.0.0.1:8980", "`address` of the farm, HOST:PORT or grpcs://HOST:PORT")
+	dial.Flag(f, &v.profiles, "profiles", "", "`address` of the FileSystemAccessCache, HOST:PORT or grpcs://HOST:PORT (default that of --remote)")
+	f.StringVar(&v.instance, "instance", "", "instance `name` (default that of the run, if its record was found)")
 	f.BoolVar(&v.tree, "tree", false, "print the whole input root with a mark for each file")
 	f.BoolVar(&v.suggest, "suggest", false, "list folders that none of many actions read")
 	f.StringVar(&v.mnemonic, "mnemonic", "", "with --suggest: also queued and running actions of this `mnemonic`")
@@ -88,15 +91,16 @@ func profileCommand() *cobra.Command {
 
 // print prints the inputs of one action.
 func (v *profileView) print(ctx context.Context, name string, out io.Writer) error {
-	d, err := parseDigest(name)
-	if err != nil {
-		return err
-	}
 	of, err := v.open()
 	if err != nil {
 		return err
 	}
 	defer of.close()
+	d, ran, err := actionOf(ctx, admin.NewSchedulerClient(of.conn), name)
+	if err != nil {
+		return explained(err, v.remote)
+	}
+	of = of.at(cmp.Or(v.instance, ran.GetInstanceName()))
 	tree, record, err := of.profiled(ctx, d)
 	if err != nil {
 		return err
@@ -125,16 +129,21 @@ func (v *profileView) open() (*profileFarm, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &profileFarm{
-		instance: v.instance, conn: conn, profiles: conn,
-		blobs: casclient.New(conn, casclient.Options{InstanceName: v.instance}),
-	}
+	f := (&profileFarm{conn: conn, profiles: conn}).at(v.instance)
 	if v.profiles != "" {
 		if f.profiles, err = v.client.Dial(v.profiles); err != nil {
 			return nil, errors.Join(err, conn.Close())
 		}
 	}
 	return f, nil
+}
+
+// at returns the same farm with the actions of an instance name.
+func (f *profileFarm) at(instance string) *profileFarm {
+	return &profileFarm{
+		instance: instance, conn: f.conn, profiles: f.profiles,
+		blobs: casclient.New(f.conn, casclient.Options{InstanceName: instance}),
+	}
 }
 
 func (f *profileFarm) close() {
@@ -179,11 +188,11 @@ func parseDigest(s string) (digest.Digest, error) {
 	hash, size, _ := strings.Cut(s, "/")
 	n, err := strconv.ParseInt(size, 10, 64)
 	if err != nil {
-		return digest.Digest{}, &flags.UsageError{Err: fmt.Errorf("action %q is not of the form HASH/SIZE", s)}
+		return digest.Digest{}, settings.Wrong("action %q is not of the form HASH/SIZE", s)
 	}
 	d, err := digest.Parse(digest.SHA256, hash, n)
 	if err != nil {
-		return d, &flags.UsageError{Err: fmt.Errorf("action %q: %w", s, err)}
+		return d, settings.Wrong("action %q: %w", s, err)
 	}
 	return d, nil
 }

@@ -9,9 +9,9 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/forerunner-build/forerunner/farm/flags"
 	"github.com/forerunner-build/forerunner/proto/admin"
 	"github.com/forerunner-build/forerunner/proto/plural"
+	"github.com/forerunner-build/forerunner/settings"
 	"github.com/forerunner-build/forerunner/web/text"
 )
 
@@ -110,9 +110,6 @@ func operationsCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if limit < 1 {
-				return &flags.UsageError{Err: fmt.Errorf("--limit is %d, the minimum is 1", limit)}
-			}
 			list, err := c.operations(ctx, p, limit)
 			if err != nil {
 				return err
@@ -123,6 +120,7 @@ func operationsCommand() *cobra.Command {
 			return c.printOperations(list)
 		})
 	cmd.Flags().IntVar(&limit, "limit", 1000, "maximum `number` of operations to list")
+	settings.Bound(cmd.Flags(), "limit", &limit, settings.Bounds{Min: "1"})
 	return cmd
 }
 

@@ -11,6 +11,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/farm/flags"
 	"github.com/forerunner-build/forerunner/proto/admin"
+	"github.com/forerunner-build/forerunner/settings"
 	"github.com/forerunner-build/forerunner/web/text"
 )
 
@@ -126,7 +127,7 @@ func quotaPutCommand() *cobra.Command {
 			req.InstanceName, req.Cohort = args[0], args[1]
 			req.KeepMin, req.KeepMax = !cmd.Flags().Changed("min-quota"), !cmd.Flags().Changed("max-quota")
 			if req.KeepMin && req.KeepMax {
-				return &flags.UsageError{Err: errors.New("give --min-quota, --max-quota or both; one that is left out keeps its value")}
+				return settings.Wrong("give --min-quota, --max-quota or both; one that is left out keeps its value")
 			}
 			return answer(ctx, c, c.PutQuota, req, func(resp *admin.PutQuotaResponse) error {
 				return c.printCohorts([]*admin.Cohort{resp.GetCohort()})
@@ -135,6 +136,8 @@ func quotaPutCommand() *cobra.Command {
 	cmd.Args = flags.Arguments
 	cmd.Flags().Int64Var(&req.Min, "min-quota", 0, "guaranteed `units`; 0: none")
 	cmd.Flags().Int64Var(&req.Max, "max-quota", 0, "maximum `units`; 0: no limit")
+	settings.Bound(cmd.Flags(), "min-quota", &req.Min, settings.Bounds{Min: "0"})
+	settings.Bound(cmd.Flags(), "max-quota", &req.Max, settings.Bounds{Min: "0"})
 	cmd.Flags().BoolVar(&req.Preempt, "preempt", false, "stop actions that run above the limit, and queue them again")
 	return cmd
 }

@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"text/tabwriter"
 	"time"
@@ -13,8 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/forerunner-build/forerunner/farm/flags"
 	"github.com/forerunner-build/forerunner/proto/admin"
+	"github.com/forerunner-build/forerunner/settings"
 )
 
 func statsCommand() *cobra.Command {
@@ -22,33 +21,41 @@ func statsCommand() *cobra.Command {
 	var instance, mnemonic, configuration string
 	cmd := readCommand(manual{
 		"stats [flags] ACTION", "show how an action ran on each size class, and where it would run now",
-		"Shows the statistics of an action (HASH/SIZE): its outcomes on each size class, the scheduler's estimates, and the\n" +
+		"Shows the statistics of an action: its outcomes on each size class, the scheduler's estimates, and the\n" +
 			"class on which the action would start now, with the reason.\n\n" +
-			"With --reduced, ACTION is the reduced action digest, the key of the statistics: the digest of an Action that has only\n" +
-			"its command and platform. The size classes are then those of all platforms.",
-		"forerunner stats 8a14ba2ca9b0c0e1d1b0f8bd2b0e5e0b3f5a8f7c4d9f4b3e2a1c0d9e8f7a6b5c/142",
+			actionNames + "\n\n" +
+			"With --reduced, ACTION is the reduced action digest as HASH/SIZE, the key of the statistics: the digest of an Action\n" +
+			"that has only its command and platform. The size classes are then those of all platforms.",
+		"forerunner stats 8a14ba2ca9b0c0e1d1b0f8bd2b0e5e0b3f5a8f7c4d9f4b3e2a1c0d9e8f7a6b5c/142\n" +
+			"forerunner stats 8a14ba2ca9b0",
 	},
 		func(ctx context.Context, c *adminCall, args []string) error {
 			if len(args) != 1 {
-				return &flags.UsageError{Err: errors.New("give one action as HASH/SIZE; the logs of worker and scheduler name it")}
-			}
-			d, err := parseDigest(args[0])
-			if err != nil {
-				return err
+				return settings.Wrong(nameAction)
 			}
 			req := &admin.GetSizesRequest{
 				InstanceName: instance, DigestFunction: repb.DigestFunction_SHA256, Mnemonic: mnemonic,
 				Configuration: configuration,
-				Action:        &admin.GetSizesRequest_ActionDigest{ActionDigest: d.Proto()},
 			}
 			if reduced {
+				d, err := parseDigest(args[0])
+				if err != nil {
+					return err
+				}
 				req.Action = &admin.GetSizesRequest_ReducedActionDigest{ReducedActionDigest: d.Proto()}
+				return answer(ctx, c, c.GetSizes, req, c.printSizes)
 			}
+			d, record, err := actionOf(ctx, admin.NewSchedulerClient(c.conn), args[0])
+			if err != nil {
+				return err
+			}
+			req.Action = &admin.GetSizesRequest_ActionDigest{ActionDigest: d.Proto()}
+			req.InstanceName = cmp.Or(instance, record.GetInstanceName())
 			return answer(ctx, c, c.GetSizes, req, c.printSizes)
 		})
 	f := cmd.Flags()
 	f.BoolVar(&reduced, "reduced", false, "ACTION is the reduced action digest")
-	f.StringVar(&instance, "instance", "", "instance `name`")
+	f.StringVar(&instance, "instance", "", "instance `name` (default that of the run, if its record was found)")
 	f.StringVar(&mnemonic, "mnemonic", "", "`mnemonic` of the action, which finds similar actions if this one never ran")
 	f.StringVar(&configuration, "configuration", "", "`configuration_id` of the action, likewise")
 	return cmd

@@ -19,6 +19,7 @@ import (
 	"github.com/forerunner-build/forerunner/prefetch"
 	"github.com/forerunner-build/forerunner/proto/admin"
 	"github.com/forerunner-build/forerunner/proto/plural"
+	"github.com/forerunner-build/forerunner/settings"
 	"github.com/forerunner-build/forerunner/web/text"
 )
 
@@ -82,16 +83,16 @@ func (v *profileView) printSuggestions(ctx context.Context, actions []string, ou
 	}
 	slices.Sort(actions)
 	if actions = slices.Compact(actions); len(actions) == 0 || len(actions) > maxSuggestActions {
-		return fmt.Errorf("%d actions are named: give 1 to %d, as arguments, by --mnemonic, or a text behind \"-\"",
+		return settings.Wrong("%d actions are named: give 1 to %d, as arguments, by --mnemonic, or a text behind \"-\"",
 			len(actions), maxSuggestActions)
 	}
 	f, unknown := folders{}, 0
 	for _, name := range actions {
-		d, err := parseDigest(name)
+		d, ran, err := actionOf(ctx, admin.NewSchedulerClient(of.conn), name)
 		if err != nil {
-			return err
+			return explained(err, v.remote)
 		}
-		tree, err := of.treeOf(ctx, d)
+		tree, err := of.at(cmp.Or(v.instance, ran.GetInstanceName())).treeOf(ctx, d)
 		if err != nil {
 			return fmt.Errorf("%s: %w", name, err)
 		}

@@ -28,7 +28,7 @@ type upFlags struct {
 	Data          string `flag:"data" group:"Disk" unit:"FOLDER" otherwise:"/var/lib/forerunner; in the cache folder of users other than root" doc:"Data folder of the farm"`
 	CacheSize     string `flag:"cache-size" unit:"SIZE" otherwise:"80% of the free space" doc:"Size of the storage, which is also the worker's store"`
 	farm.Together `settings:"inline"`
-	Slots         int `flag:"slots" group:"Worker" unit:"NUMBER" default:"0" doc:"Number of commands that run at once; 0 is one for each CPU"`
+	Slots         int `flag:"slots" group:"Worker" unit:"NUMBER" min:"0" default:"0" doc:"Number of commands that run at once; 0 is one for each CPU"`
 }
 
 // settings are the settings for a farm in one process.

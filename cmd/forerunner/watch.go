@@ -14,7 +14,7 @@ import (
 
 	"github.com/spf13/pflag"
 
-	"github.com/forerunner-build/forerunner/farm/flags"
+	"github.com/forerunner-build/forerunner/settings"
 )
 
 // watchInterval is that of --watch without a time.
@@ -29,6 +29,7 @@ type watch struct {
 
 func (w *watch) flags(f *pflag.FlagSet) {
 	f.DurationVar(&w.every, "watch", 0, "print again every `interval`, 2s unless given (--watch=5s), until interrupted")
+	settings.Bound(f, "watch", &w.every, settings.Bounds{Min: "0"})
 	f.Lookup("watch").NoOptDefVal = watchInterval.String()
 }
 
@@ -39,9 +40,6 @@ func (w *watch) run(ctx context.Context, out io.Writer, print func(context.Conte
 		block, err := w.block(ctx, print)
 		_, writeErr := out.Write(block)
 		return errors.Join(err, writeErr)
-	}
-	if w.every < 0 {
-		return &flags.UsageError{Err: fmt.Errorf("--watch: %v is not a positive time", w.every)}
 	}
 	ctx, release := signal.NotifyContext(ctx, syscall.SIGINT, syscall.SIGTERM)
 	defer release()

@@ -25,7 +25,7 @@ const (
 // Settings are how long records of completed operations are kept.
 type Settings struct {
 	// Keep is 0 to keep none.
-	Keep time.Duration `flag:"keep-records" group:"Storage" unit:"TIME" default:"336h" doc:"Time for which records of completed operations are kept, for pages and forerunner history; 0 keeps none"`
+	Keep time.Duration `flag:"keep-records" group:"Storage" unit:"TIME" min:"0" default:"336h" doc:"Time for which records of completed operations are kept, for pages and forerunner history; 0 keeps none"`
 	// Size limits their total size; the oldest are removed earlier then. Empty: 2G.
 	Size string `tuning:"records_size" unit:"SIZE" default:"2G" doc:"Size limit of these records; the oldest are removed first"`
 }

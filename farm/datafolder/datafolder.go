@@ -23,16 +23,16 @@ const ownerFile = "forerunner.lock"
 type Folder struct{ lock *os.File }
 
 // Open makes the folder if needed, and locks it. Errors name the folder, and the process that has
-// locked it.
+// locked it, or say what to do.
 func Open(dir string) (*Folder, error) {
 	if err := Make(dir); err != nil {
-		return nil, fmt.Errorf("data folder: %w", err)
+		return nil, fmt.Errorf("data folder: %w", Advised(err))
 	}
 	// A process that can open the file, even read-only, can lock it, too.
 	const mode = 0o600
 	lock, err := os.OpenFile(filepath.Join(dir, ownerFile), os.O_RDWR|os.O_CREATE|unix.O_NOFOLLOW, mode)
 	if err != nil {
-		return nil, fmt.Errorf("data folder: %w", err)
+		return nil, fmt.Errorf("data folder: %w", Advised(err))
 	}
 	f := &Folder{lock: lock}
 	if err := errors.Join(lock.Chmod(mode), f.take(dir)); err != nil {
@@ -64,7 +64,7 @@ func (f *Folder) write(found int) error {
 	text := fmt.Sprintf("format %d\n", format)
 	if found != format {
 		if _, err := f.lock.WriteAt([]byte(text), 0); err != nil {
-			return fmt.Errorf("data folder: %w", err)
+			return fmt.Errorf("data folder: %w", Advised(err))
 		}
 	}
 	owner := fmt.Sprintf("process %d %s\n", os.Getpid(), filepath.Base(os.Args[0]))

@@ -2,6 +2,7 @@ package datafolder
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -106,7 +107,32 @@ func TestFullDisk(t *testing.T) {
 	if err := f.write(format); err != nil {
 		t.Errorf("a folder whose format is known: %v", err)
 	}
-	if err := f.write(0); !errors.Is(err, unix.ENOSPC) {
+	if err := f.write(0); !errors.Is(err, unix.ENOSPC) || !strings.HasSuffix(err.Error(), "(make room on that disk, or choose another folder with --data)") {
 		t.Errorf("a folder whose format is not known: %v", err)
+	}
+}
+
+// TestAdvice: an error says once what to do, and is still the same error.
+func TestAdvice(t *testing.T) {
+	full, other := fmt.Errorf("write: %w", unix.ENOSPC), errors.New("no lock")
+	for _, c := range []struct {
+		err, is error
+		want    string
+	}{
+		{Advised(full), unix.ENOSPC, "write: no space left on device (make room on that disk, or choose another folder with --data)"},
+		{WithRoom(fmt.Errorf("start: %w", Advised(full))), unix.ENOSPC, "start: write: no space left on device (make room on that disk, or choose another folder with --data)"},
+		{Advised(unix.ENOTDIR), unix.ENOTDIR, "not a directory (choose another folder with --data)"},
+		{WithRoom(other), other, "no lock"},
+	} {
+		if !errors.Is(c.err, c.is) || c.err.Error() != c.want {
+			t.Errorf("%v, want %s", c.err, c.want)
+		}
+	}
+	if Advised(nil) != nil || WithRoom(nil) != nil {
+		t.Error("no error needs no advice")
+	}
+	_, err := Open("/proc/there/is/none")
+	if err == nil || !strings.HasSuffix(err.Error(), "(choose another folder with --data)") {
+		t.Errorf("a folder that cannot be made: %v", err)
 	}
 }

@@ -119,7 +119,7 @@ func (w *way) checkOwner(path string, own *unix.Stat_t) error {
 	}
 	const everybody = 0o002
 	if place.Mode&everybody != 0 && own.Uid != 0 && int(own.Uid) != os.Geteuid() {
-		return fmt.Errorf("%s belongs to user %d, who made it in %s, where everybody may: choose another --data", path, own.Uid, w.path)
+		return &advised{fmt.Errorf("%s belongs to user %d, who made it in %s, where everybody may", path, own.Uid, w.path), otherFolder}
 	}
 	return nil
 }

@@ -68,3 +68,18 @@ func TestDialSeveral(t *testing.T) {
 		})
 	}
 }
+
+// TestCheck looks at addresses as users may type them.
+func TestCheck(t *testing.T) {
+	for address, want := range map[string]struct{ target, port bool }{
+		"farm:8980": {true, true}, "grpc://farm:8980": {true, false}, "grpcs://a:1,b:2": {true, false}, "[::1]:0": {true, true},
+		":8980": {true, true}, "foo://x": {}, "http://farm:80": {}, "farm": {}, "farm:": {}, "farm:many": {}, "farm:70000": {},
+	} {
+		if err := Check(address); (err == nil) != want.target {
+			t.Errorf("connect to %s: %v", address, err)
+		}
+		if err := CheckPort(address); (err == nil) != want.port {
+			t.Errorf("listen on %s: %v", address, err)
+		}
+	}
+}

@@ -21,6 +21,7 @@ import (
 	"github.com/forerunner-build/forerunner/auth/certs"
 	"github.com/forerunner-build/forerunner/auth/reload"
 	casserver "github.com/forerunner-build/forerunner/cas/server"
+	"github.com/forerunner-build/forerunner/settings"
 )
 
 // The initial windows for one call, and for all calls of a connection. gRPC's default begins with
@@ -86,7 +87,7 @@ func (c *Client) Dial(target string) (*grpc.ClientConn, error) {
 			return err != nil || !IsLoopback(host)
 		}
 		if !encrypted && slices.ContainsFunc(addresses, elsewhere) {
-			return nil, fmt.Errorf("--token-file: the token would be sent in the clear to %s: use grpcs://", target)
+			return nil, settings.Wrong("--token-file: the token would be sent in the clear to %s: use grpcs://", target)
 		}
 		t, err := newToken(c.Token, encrypted, c.Logger)
 		if err != nil {

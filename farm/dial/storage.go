@@ -16,6 +16,7 @@ import (
 
 	casclient "github.com/forerunner-build/forerunner/cas/client"
 	"github.com/forerunner-build/forerunner/cas/instance"
+	"github.com/forerunner-build/forerunner/settings"
 )
 
 // maxConnections bounds the connections to one endpoint.
@@ -91,6 +92,15 @@ func parseEndpoint(spec string, o casclient.Options) (endpoint, error) {
 	return e, nil
 }
 
+// CheckStorage returns an error unless spec is the address of storage, with options.
+func CheckStorage(spec string) error {
+	e, err := parseEndpoint(spec, casclient.Options{})
+	if err != nil {
+		return err
+	}
+	return Check(e.target)
+}
+
 // A Storage is external storage.
 type Storage struct {
 	*casclient.Client
@@ -106,7 +116,7 @@ func (s *Storage) Close() error { return errors.Join(s.Blobs.Close(), s.results.
 func (c *Client) OpenStorage(storage, actionCache string, o casclient.Options) (*Storage, error) {
 	e, err := parseEndpoint(storage, o)
 	if err != nil {
-		return nil, fmt.Errorf("--storage: %w", err)
+		return nil, settings.Wrong("--storage: %w", err)
 	}
 	s := &Storage{Prefix: e.options.InstancePrefix}
 	if s.Blobs, err = c.dialAll(e); err != nil {
@@ -115,7 +125,7 @@ func (c *Client) OpenStorage(storage, actionCache string, o casclient.Options) (
 	if actionCache != "" {
 		results, err := parseEndpoint(actionCache, e.options)
 		if err == nil && results.options != e.options {
-			err = fmt.Errorf("%q: an action cache has the options connections and token-file, all others are those of --storage", actionCache)
+			err = settings.Wrong("%q: an action cache has the options connections and token-file, all others are those of --storage", actionCache)
 		}
 		if err == nil {
 			s.results, err = c.dialAll(results)

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/forerunner-build/forerunner/logline"
+	"github.com/forerunner-build/forerunner/settings"
 )
 
 // Exit codes of programs.
@@ -22,7 +23,8 @@ const (
 // jsonFlag is the name of the flag of Logging.JSON.
 const jsonFlag = "log-json"
 
-// A UsageError means that a command was called with wrong flags or arguments, and did nothing.
+// A UsageError means that a command was called with wrong flags or arguments, and did nothing:
+// Execute makes it of a settings.WrongError.
 type UsageError struct {
 	// Err is the error.
 	Err error
@@ -53,8 +55,8 @@ func Execute(ctx context.Context, root *cobra.Command) error {
 	if err == nil {
 		return nil
 	}
-	if wrong := (*UsageError)(nil); errors.As(err, &wrong) {
-		err = &UsageError{wrong.Err, cmd.CommandPath()}
+	if wrong := (*settings.WrongError)(nil); errors.As(err, &wrong) {
+		err = &UsageError{err, cmd.CommandPath()}
 	} else if !started {
 		err = &UsageError{onOneLine(err), cmd.CommandPath()}
 	}
@@ -144,7 +146,7 @@ func note(cmd *cobra.Command, started *bool) {
 
 // ExitCode returns a program's exit code for an error: 2 for a UsageError, otherwise 1.
 func ExitCode(err error) int {
-	if wrong := (*UsageError)(nil); errors.As(err, &wrong) {
+	if errors.As(err, new(*UsageError)) || errors.As(err, new(*settings.WrongError)) {
 		return exitUsage
 	}
 	return exitFailed

@@ -30,7 +30,7 @@ func TestExitCodes(t *testing.T) {
 			case len(args) == 0:
 				return nil
 			case args[0] == "refuses":
-				return &UsageError{Err: failed}
+				return settings.Wrong("%w", failed)
 			}
 			return failed
 		})
@@ -42,6 +42,19 @@ func TestExitCodes(t *testing.T) {
 		if (err == nil) != (test.code == 0) || err != nil && (ExitCode(err) != test.code || err.Error() != test.wrong) {
 			t.Errorf("%q: %v, want %q and exit code %d", test.args, err, test.wrong, test.code)
 		}
+	}
+}
+
+// TestWrongEnvironment: a wrong value is one of usage, wherever it is from.
+func TestWrongEnvironment(t *testing.T) {
+	t.Setenv("FORERUNNER_WIDTH", "many")
+	var of struct {
+		Width int `flag:"width" unit:"NUMBER" doc:"Width"`
+	}
+	program := NewCommand("program", "", "", settings.Of(&of), func(*cobra.Command, []string) error { return nil })
+	program.SetArgs(nil)
+	if err := Execute(t.Context(), program); err == nil || ExitCode(err) != exitUsage || !strings.Contains(err.Error(), "FORERUNNER_WIDTH") {
+		t.Errorf("%v, want exit code %d", err, exitUsage)
 	}
 }
 

@@ -16,7 +16,7 @@ import (
 // and the --config file, help by groups, errors on one line, --print-config.
 func NewCommand(use, short, long string, set *settings.Set, run func(cmd *cobra.Command, args []string) error) *cobra.Command {
 	cmd := &cobra.Command{
-		Use: use, Short: short, Long: long,
+		Use: use, Short: short, Long: settings.Flow(long),
 		SilenceUsage: true, SilenceErrors: true,
 		Args: cobra.NoArgs,
 	}
@@ -54,7 +54,7 @@ func completeWords(cmd *cobra.Command) {
 // --config.
 func load(cmd *cobra.Command, set *settings.Set, tuning *pflag.FlagSet) error {
 	if err := settings.FromEnvironment(cmd.Flags(), tuning); err != nil {
-		return err
+		return settings.Wrong("%w", err)
 	}
 	file := cmd.Flags().Lookup("config")
 	if file == nil || file.Value.String() == "" {
@@ -87,9 +87,9 @@ func usage(cmd *cobra.Command) error {
 	}
 	fmt.Fprint(out, settings.Help(cmd.Flags()))
 	if cmd.Flags().Lookup("config") != nil {
-		fmt.Fprint(out, "\nMore settings are in the tuning section of the --config file: docs/reference/configuration.md.\n"+
-			"Each can be an environment variable, as each flag can: --cache-size is FORERUNNER_CACHE_SIZE. There, lists have commas between their items.\n"+
-			"SIZE is a number of bytes such as 500M or 20GiB, TIME is such as 30s, 1m30s or 24h.\n")
+		fmt.Fprintf(out, "\n%s\n", settings.Flow("More settings are in the tuning section of the --config file: docs/reference/configuration.md. "+
+			"Each can be an environment variable, as each flag can: --cache-size is FORERUNNER_CACHE_SIZE. There, lists have commas between their items. "+
+			"SIZE is a number of bytes such as 500M or 20GiB, TIME is such as 30s, 1m30s or 24h."))
 	}
 	return nil
 }

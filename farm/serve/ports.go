@@ -3,7 +3,6 @@ package serve
 import (
 	"context"
 	"crypto/tls"
-	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -15,6 +14,7 @@ import (
 	"github.com/forerunner-build/forerunner/auth"
 	"github.com/forerunner-build/forerunner/auth/certs"
 	"github.com/forerunner-build/forerunner/farm/dial"
+	"github.com/forerunner-build/forerunner/settings"
 )
 
 // Ports define the protection of a program's ports.
@@ -82,7 +82,7 @@ func (p Protection) credentials() credentials.TransportCredentials {
 func (p *Ports) Open(log *zap.Logger) (*certs.Source, error) {
 	if p.Cert == "" && p.Key == "" {
 		if p.ClientCA != "" {
-			return nil, errors.New("--tls-client-ca: there is no TLS without --tls-cert and --tls-key")
+			return nil, settings.Wrong("--tls-client-ca: there is no TLS without --tls-cert and --tls-key")
 		}
 		return nil, nil
 	}
@@ -97,10 +97,10 @@ func (p *Ports) Open(log *zap.Logger) (*certs.Source, error) {
 func (p *Ports) Listen(ctx context.Context, flag, address string) (net.Listener, error) {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w", flag, err)
+		return nil, settings.Wrong("%s: %w", flag, err)
 	}
 	if p.Cert == "" && !p.Insecure && !dial.IsLoopback(host) {
-		return nil, fmt.Errorf("%s %s can be reached by other machines and has no TLS: give --tls-cert and --tls-key, "+
+		return nil, settings.Wrong("%s %s can be reached by other machines and has no TLS: give --tls-cert and --tls-key, "+
 			"or --insecure-listen if everybody who reaches it may do everything", flag, address)
 	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)

@@ -20,12 +20,12 @@ import (
 // embed opens a folder, to be served on the scheduler's own port.
 func (s *Settings) embed(dir string, o Options) (*Opened, error) {
 	if o.Guarded && s.CacheWrites == Clients {
-		return nil, errors.New("--cache-writes: where callers are known by name, the right write_results below access " +
+		return nil, settings.Wrong("--cache-writes: where callers are known by name, the right write_results below access " +
 			"in the file of --config says who may write the action cache")
 	}
 	size, err := settings.ParseSize(s.CacheSize)
 	if err != nil {
-		return nil, fmt.Errorf("--cache-size: %w", err)
+		return nil, settings.Wrong("--cache-size: %w", err)
 	}
 	store, err := disk.Open(filepath.Join(dir, "cas"), disk.Options{
 		MaxBytes: size, FreePercent: s.FreePercent, VerifyEvery: time.Duration(o.Disk.VerifyEvery),

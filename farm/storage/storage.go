@@ -2,7 +2,6 @@ package storage
 
 import (
 	"context"
-	"errors"
 	"path/filepath"
 	"strings"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"github.com/forerunner-build/forerunner/farm/dial"
 	"github.com/forerunner-build/forerunner/farm/scrub"
 	"github.com/forerunner-build/forerunner/proto/admin"
+	"github.com/forerunner-build/forerunner/settings"
 )
 
 // Settings are the location and the options of the storage. The tags are the users' documentation
@@ -116,6 +116,14 @@ func (s *Opened) grants(g *casserver.Grants) {
 	}
 }
 
+// CheckLocation returns an error unless place is that of a storage.
+func CheckLocation(place string) error {
+	if strings.HasPrefix(place, "dir:") {
+		return nil
+	}
+	return dial.CheckStorage(place)
+}
+
 // Open opens storage, or connects to it. ctx must last as long as the storage is used.
 func (s *Settings) Open(ctx context.Context, o Options) (*Opened, error) {
 	place := s.Location
@@ -124,15 +132,15 @@ func (s *Settings) Open(ctx context.Context, o Options) (*Opened, error) {
 	}
 	if dir, ok := strings.CutPrefix(place, "dir:"); ok {
 		if s.ActionCache != "" {
-			return nil, errors.New("tuning.action_cache: it is embedded with the storage; give the address of storage, too")
+			return nil, settings.Wrong("tuning.action_cache: it is embedded with the storage; give the address of storage, too")
 		}
 		return s.embed(dir, o)
 	}
 	if s.CacheWrites == Clients {
-		return nil, errors.New("--cache-writes: the action cache is external and has its own rules")
+		return nil, settings.Wrong("--cache-writes: the action cache is external and has its own rules")
 	}
 	if s.Isolate {
-		return nil, errors.New("--isolate-content works with embedded storage only: --storage names another server, " +
+		return nil, settings.Wrong("--isolate-content works with embedded storage only: --storage names another server, " +
 			"which decides itself what each instance name sees")
 	}
 	return s.connect(ctx, o)

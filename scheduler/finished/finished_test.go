@@ -197,19 +197,26 @@ func TestOneRecord(t *testing.T) {
 	}
 }
 
-// TestNobodyWaits adds more than there is room for.
+// TestNobodyWaits adds more than there is room for. The log has the beginning and the end of losses.
 func TestNobodyWaits(t *testing.T) {
 	store, err := history.Open("", history.Options{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := New(Options{Store: store})
+	core, logs := observer.New(zap.InfoLevel)
+	r := New(Options{Store: store, Logger: zap.New(core)})
 	st := done("x", exit(0))
 	for range maxWaiting + 5 {
 		r.Add(st, "")
 	}
-	if r.lost.Load() != 5 {
-		t.Errorf("%d are lost, want 5", r.lost.Load())
+	if r.lost.Load() != 5 || logs.Len() != 1 {
+		t.Errorf("%d are lost, want 5; log: %v", r.lost.Load(), logs.All())
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	r.Run(ctx)
+	if all := logs.All(); len(all) != 2 || all[1].ContextMap()["lost_since_start"] != uint64(5) {
+		t.Errorf("log: %v", all)
 	}
 }
 

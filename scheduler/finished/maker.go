@@ -51,6 +51,7 @@ func (m *maker) makeAll(ctx context.Context) {
 	for {
 		m.batch = m.waiting.take(m.batch)
 		if len(m.batch) == 0 {
+			m.caughtUp()
 			return
 		}
 		for i := range m.batch {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/zap"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/history"
@@ -41,6 +42,7 @@ type Options struct {
 	Blobs func(instance string, fn digest.Function) Blobs
 	// Memory is the memory limit of the program; 0: no limit.
 	Memory int64
+	Logger *zap.Logger
 }
 
 // A Recorder makes records. A nil Recorder makes none, and has none.
@@ -48,8 +50,10 @@ type Recorder struct {
 	options  Options
 	waiting  *queue
 	sent     *commands
-	lost     atomic.Uint64
 	searches *intake.Turns
+	lost     atomic.Uint64
+	// losing: there was no room for an operation, which was logged, and some still wait.
+	losing atomic.Bool
 }
 
 // New returns a Recorder, which makes records while Run runs.
@@ -57,6 +61,9 @@ func New(o Options) *Recorder {
 	most := int64(mostWaiting)
 	if o.Memory > 0 {
 		most = min(most, o.Memory/waitingParts)
+	}
+	if o.Logger == nil {
+		o.Logger = zap.NewNop()
 	}
 	return &Recorder{options: o, waiting: newQueue(most), sent: newCommands(o.Memory), searches: intake.NewTurns(searches)}
 }
@@ -74,8 +81,19 @@ func (r *Recorder) Add(st *event.Status, note string) {
 	if r == nil {
 		return
 	}
-	if !r.waiting.add(ended{*st, note, bytesOf(st)}) {
-		r.lost.Add(1)
+	if r.waiting.add(ended{*st, note, bytesOf(st)}) {
+		return
+	}
+	r.lost.Add(1)
+	if !r.losing.Swap(true) {
+		r.options.Logger.Warn("records of completed operations are lost: they end faster than their records are made")
+	}
+}
+
+// caughtUp tells the log the end of losses: no operation waits.
+func (r *Recorder) caughtUp() {
+	if r.losing.Load() && r.losing.Swap(false) {
+		r.options.Logger.Info("records of completed operations are made in time again", zap.Uint64("lost_since_start", r.lost.Load()))
 	}
 }
 

@@ -6,8 +6,10 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+	"unicode/utf8"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/forerunner-build/forerunner/settings"
 )
@@ -54,6 +56,40 @@ func Program(t *testing.T, file string, root *cobra.Command) {
 		}
 	}
 	examples(t, root)
+	help(t, root)
+}
+
+// help limits the lines of help texts, and requires each wrong value to be refused when flags are
+// parsed.
+func help(t *testing.T, cmd *cobra.Command) {
+	t.Helper()
+	for _, below := range cmd.Commands() {
+		help(t, below)
+	}
+	var text strings.Builder
+	cmd.SetOut(&text)
+	cmd.SetErr(&text)
+	if err := cmd.Help(); err != nil {
+		t.Error(err)
+	}
+	for line := range strings.Lines(text.String()) {
+		if n := utf8.RuneCountInString(strings.TrimRight(line, "\n")); n > settings.Columns {
+			t.Errorf("%s --help has a line of %d columns: %s", cmd.CommandPath(), n, line)
+		}
+	}
+	cmd.Flags().VisitAll(func(f *pflag.Flag) {
+		unit, usage, _ := settings.Describe(f)
+		if usage == "" && !f.Hidden {
+			t.Errorf("%s --help has no text for --%s", cmd.CommandPath(), f.Name)
+		}
+		wrong := map[string]string{
+			"ADDRESS": "foo://x", "URL": "foo://x", "LOCATION": "foo://x", "SIZE": "-5", "TIME": "-5s", "NUMBER": "-5",
+			"INTERVAL": "-5s", "UNITS": "-5", "KEY=VALUE": "novalue", "NAME=VALUE": "novalue",
+		}[unit]
+		if wrong != "" && f.Value.Set(wrong) == nil {
+			t.Errorf("%s accepts --%s=%s", cmd.CommandPath(), f.Name, wrong)
+		}
+	})
 }
 
 // word is one of a command line.

@@ -48,6 +48,16 @@ func TestExplain(t *testing.T) {
 	action := actionOf(f, listen)
 	expect(action, first)
 	expect(action[:leastDigits], first)
+	for _, name := range []string{action, action[:leastDigits], first} { // each command takes each name of an action
+		f.Start("forerunner", "stats", "--remote", listen, name).Expect(1, "", "does not learn size classes") // it knows the action
+		if said := f.Verb(listen, "profile", "--tree", name); !strings.Contains(said, "used.txt") {
+			f.Errorf("profile %s: %s", name, said)
+		}
+	}
+	for _, verb := range []string{"explain", "stats", "profile"} {
+		f.Start("forerunner", verb, "--remote", listen, "0123456789ab").Expect(1, "", "\"forerunner history\" lists")
+		f.Start("forerunner", verb, "--remote", listen, "not-an-action").Expect(2, "", "names no action")
+	}
 	run("two", "one")
 	second := latest()
 	expect(second, "Input used.txt differs and was read.", first)

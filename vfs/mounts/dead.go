@@ -56,11 +56,11 @@ func Lock(lock *os.File, mountDir string) error {
 	return err
 }
 
-// Free ends the process that holds the lock of dir, if it was killed and cannot end, and waits for
+// Free ends the process that holds the lock of a folder, if it was killed and cannot end, and waits for
 // its end. Callers that need other resources of such a process call it first. If a living process
 // has the lock, Free does nothing.
-func Free(dir string) error {
-	dir, err := filepath.EvalSymlinks(dir)
+func Free(path string) error {
+	dir, err := filepath.EvalSymlinks(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
@@ -68,7 +68,7 @@ func Free(dir string) error {
 		dir, err = filepath.Abs(dir)
 	}
 	if err != nil {
-		return fmt.Errorf("free %s: %w", dir, err)
+		return fmt.Errorf("free %s: %w", path, err)
 	}
 	lock, err := os.Open(dir)
 	if err != nil {

@@ -1,0 +1,48 @@
+package settings
+
+import (
+	"fmt"
+
+	"github.com/spf13/pflag"
+)
+
+// A WrongError means that the settings or arguments of a program cannot be used, alone or together.
+// The program has done nothing. Every check of a setting returns one: package flags gives it its
+// exit code.
+type WrongError struct{ Err error }
+
+func (e *WrongError) Error() string { return e.Err.Error() }
+
+func (e *WrongError) Unwrap() error { return e.Err }
+
+// Wrong returns a WrongError with a text as of fmt.Errorf.
+func Wrong(format string, args ...any) error { return &WrongError{fmt.Errorf(format, args...)} }
+
+// Checked makes the settings with some names refuse values for which check returns an error. An
+// empty value is not checked. A name without a setting has no effect.
+func (s *Set) Checked(check func(text string) error, names ...string) *Set {
+	for _, f := range s.Fields {
+		for _, name := range names {
+			if f.Name == name {
+				f.check = check
+			}
+		}
+	}
+	return s
+}
+
+// A checkedValue is the value of a flag that has a check.
+type checkedValue struct {
+	pflag.Value
+	check func(text string) error
+}
+
+// Set sets a value that passes the check.
+func (v checkedValue) Set(text string) error {
+	if text != "" {
+		if err := v.check(text); err != nil {
+			return err
+		}
+	}
+	return v.Value.Set(text)
+}
