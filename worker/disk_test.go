@@ -307,7 +307,7 @@ func TestMovedFolder(t *testing.T) {
 			f.assertGood(t)
 			dir := folder(f)
 			check(t, os.Rename(dir, dir+"-moved"))
-			f.assertNoResult(t, f.start(t, spec{shell: "echo x > out", paths: []string{"out"}}))
+			f.assertNoResult(t, f.start(t, spec{inputs: tree{"in": "x"}, shell: "cat in > out", paths: []string{"out"}}))
 			check(t, os.Rename(dir+"-moved", dir))
 			f.assertGood(t)
 		})

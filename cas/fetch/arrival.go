@@ -24,16 +24,17 @@ type arrival struct {
 	hints    chan struct{}    // has a place for each stream of the Group that fetches predicted parts
 	digest   digest.Digest
 
-	mu       sync.Mutex
-	have     span.Set      // guarded by mu; the parts that in has
-	streams  []*stream     // guarded by mu; at most maxStreams+2, and maxHints for predicted parts
-	wants    []*span.Span  // guarded by mu; parts that readers wait for, the longest wait first
-	foreseen foreseen      // guarded by mu; parts that readers are predicted to want
-	whole    bool          // guarded by mu; fetch all of it, not only the predicted parts
-	needed   bool          // guarded by mu; a caller waits for all of it
-	serial   int           // guarded by mu; of the newest stream
-	changed  chan struct{} // guarded by mu; closed at the next change; nil if no goroutine waits
-	err      error         // guarded by mu; why it failed, for good
+	mu        sync.Mutex
+	have      span.Set      // guarded by mu; the parts that in has
+	streams   []*stream     // guarded by mu; at most maxStreams+2, and maxHints for predicted parts
+	wants     []*span.Span  // guarded by mu; parts that readers wait for, the longest wait first
+	foreseen  foreseen      // guarded by mu; parts that readers are predicted to want
+	whole     bool          // guarded by mu; fetch all of it, not only the predicted parts
+	needed    bool          // guarded by mu; a caller waits for all of it
+	unlimited bool          // guarded by mu; a part could not be fetched alone: streams go to the end
+	serial    int           // guarded by mu; of the newest stream
+	changed   chan struct{} // guarded by mu; closed at the next change; nil if no goroutine waits
+	err       error         // guarded by mu; why it failed, for good
 }
 
 // newArrival returns one of d, for which ranged is not nil. It fetches nothing before a profile

@@ -105,7 +105,7 @@ func (a *arrival) comingLocked() bool {
 		return true
 	}
 	for _, s := range a.streams {
-		if !s.state.stopped() && (s.purpose == forHint || !s.toEnd()) {
+		if !s.state.stopped() && s.purpose != forRest && (s.purpose == forHint || !s.toEnd()) {
 			return true
 		}
 	}

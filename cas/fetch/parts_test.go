@@ -82,6 +82,37 @@ func TestPartsComeFirst(t *testing.T) {
 	})
 }
 
+// TestNothingTwice: the calls for the rest of a blob do not ask for a part that has arrived, unless
+// that is shorter than a round trip. What storage has sent cannot be taken back.
+func TestNothingTwice(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		u, d := storeNewRanges(servertest.Bytes(7, storeArriving))
+		s := storeOpen(t, t.TempDir(), storeOptions{})
+		long := span.Span{From: 1 << 20, To: 1<<20 + streamSkip + 1}
+		short := span.Span{From: long.To + 100_000, To: long.To + 200_000}
+		release := s.Through(u).PrefetchRanges(t.Context(), d, []span.Span{long, short})
+		for _, c := range partCalls(t, u, long, short) {
+			if err := c.next(int64(len(c.data)) - c.at); err != nil {
+				t.Error(err)
+			}
+			c.end(nil)
+		}
+		a := storeOpenArriving(t, s.Through(u), d)
+		for _, part := range []span.Span{{From: 0, To: long.From}, {From: long.To, To: storeArriving}} {
+			for _, c := range partCalls(t, u, part) {
+				if err := c.next(part.To - part.From); err != nil {
+					t.Error(err)
+				}
+				c.end(nil)
+			}
+		}
+		storeWantWhole(t, s, u, a)
+		partCalls(t, u)
+		release()
+		storeWantConsistent(t, s)
+	})
+}
+
 // Unopened parts are dropped when their PrefetchRanges is released. A Prefetch of the blob fetches
 // the rest.
 func TestPartsAreKeptUntilReleased(t *testing.T) {

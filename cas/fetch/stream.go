@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/span"
@@ -123,16 +124,42 @@ func (a *arrival) planWholeLocked(p *plan) {
 		return
 	}
 	if s := a.nearestLocked(p.whole, a.needed); s != nil && s.next == p.whole {
-		if s.toEnd() {
-			s.until = size
-		}
+		s.until = s.part.To
 		return
 	}
-	p.start = append(p.start, a.openLocked(span.Span{From: p.whole, To: size}, size))
+	hole := a.holeLocked(p.whole)
+	p.start = append(p.start, a.openLocked(hole, hole.To))
+}
+
+// holeLocked returns what a stream from at should ask for: all up to the next bytes that exist or
+// are arriving for a hint. If it asked for more, storage would send what nobody needs before it
+// learns of that. Small parts in between come once more.
+func (a *arrival) holeLocked(at int64) span.Span {
+	size := a.digest.SizeBytes()
+	if a.unlimited {
+		return span.Span{From: at, To: size}
+	}
+	comes := slices.Clone(a.have)
+	for _, s := range a.streams {
+		if s.purpose == forHint && s.state.came() && !s.state.stopped() {
+			comes.Add(span.Span{From: s.next, To: s.part.To})
+		}
+	}
+	hole := span.Span{From: at, To: size}
+	if end := comes.End(at); end < size {
+		hole.To = comes.Gap(end, size).To
+	}
+	for twice := int64(0); hole.To < size; {
+		end := comes.End(hole.To)
+		if twice += end - hole.To; twice > streamSkip || end == size {
+			break
+		}
+		hole.To = comes.Gap(end, size).To
+	}
+	return hole
 }
 
 func (a *arrival) planWantsLocked(p *plan) {
-	size := a.digest.SizeBytes()
 	for _, w := range a.wants {
 		at := a.have.End(w.From)
 		if at >= w.To {
@@ -144,7 +171,8 @@ func (a *arrival) planWantsLocked(p *plan) {
 			if part, ok := a.foreseen.take(at); ok {
 				p.start = append(p.start, a.openLocked(part, part.To))
 			} else {
-				p.start = append(p.start, a.openLocked(span.Span{From: at, To: size}, min(w.To+streamAhead, size)))
+				hole := a.holeLocked(at)
+				p.start = append(p.start, a.openLocked(hole, min(w.To+streamAhead, hole.To)))
 			}
 		}
 	}
@@ -318,11 +346,11 @@ func (s *stream) arrived(n int64) {
 	a.changeLocked()
 }
 
-// skipLocked makes a stream to the end skip a small existing part, unless another stream continues
-// from there.
+// skipLocked makes a stream that fills a hole skip a small existing part, unless another stream
+// continues from there.
 func (s *stream) skipLocked() {
 	end := s.a.have.End(s.next)
-	if s.state.stopped() || s.until < s.a.digest.SizeBytes() || end == s.next || end-s.next+s.skip > streamSkip {
+	if s.state.stopped() || s.until < s.part.To || end == s.next || end-s.next+s.skip > streamSkip || end >= s.part.To && !s.toEnd() {
 		return
 	}
 	for _, o := range s.a.streams {
@@ -354,7 +382,7 @@ func (s *stream) ended(err error) {
 	switch {
 	case err == nil || s.state.stopped() || a.err != nil:
 	case s.purpose == forHint || !s.toEnd():
-		a.foreseen = foreseen{}
+		a.foreseen, a.unlimited = foreseen{}, true
 	case s.behind() && a.needed && s.state != surplus: // waiting callers have calls of their own
 	case needed || s.state == surplus:
 		a.err = err
