@@ -299,7 +299,6 @@ func TestFailingDisk(t *testing.T) {
 func TestMovedFolder(t *testing.T) {
 	for name, folder := range map[string]func(*farm) string{
 		"store":           func(f *farm) string { return f.local.Dir() },
-		"mount points":    func(f *farm) string { return f.roots.Folders()[0] },
 		"writable layers": func(f *farm) string { return f.roots.Folders()[1] },
 	} {
 		t.Run(name, func(t *testing.T) {
