@@ -42,6 +42,7 @@ var floors = map[string]int{
 	"cas/disk/tamper":        0,
 	"cas/instance":           0,
 	"cas/span":               0,
+	"intake/inprocess":       0,
 	"vfs/budget":             0,
 	"scheduler/core/alike":   0,
 	"scheduler/core/fair":    0,

@@ -261,8 +261,12 @@ func (s *Scheduler) run(ctx, abort context.Context, p *schedulerParts, ready fun
 		p.health.SetServingStatus("", healthpb.HealthCheckResponse_NOT_SERVING)
 	}
 	group.Go(func() error { return p.server.Serve(p.listener) })
-	if s.joined != nil {
-		group.Go(func() error { return p.server.Serve(p.sched.Watch(s.joined.calls)) })
+	switch j := s.joined; {
+	case j == nil:
+	case j.DirectCalls:
+		j.direct.Serve(p.server, p.sched.Open)
+	default:
+		group.Go(func() error { return p.server.Serve(p.sched.Watch(j.sockets)) })
 	}
 	group.Go(func() error { return p.sched.Run(groupCtx) })
 	group.Go(func() error { return p.pages.Run(groupCtx) })

@@ -27,12 +27,15 @@ import (
 type Together struct {
 	// OneStore is false for comparisons, or to have two copies of each blob.
 	OneStore bool `tuning:"one_store" group:"Disk" unit:"true|false" default:"true" doc:"The worker of forerunner up has no store of its own: commands read inputs in the storage, and outputs move into it. Otherwise it has a second store, and copies blobs between both"`
+	// DirectCalls is false for comparisons, or to see the calls on a socket.
+	DirectCalls bool `tuning:"direct_calls" group:"Pipeline" unit:"true|false" default:"true" doc:"The worker of forerunner up calls its scheduler and storage without a connection. Otherwise it calls them over sockets in the process"`
 }
 
 // joined is a worker in the process of its scheduler.
 type joined struct {
 	Together
-	calls   *serve.InProcess     // its connections
+	direct  *serve.Direct        // its calls, with DirectCalls
+	sockets *serve.InProcess     // its connections, without
 	metrics *prometheus.Registry // of the worker
 	ready   *serve.Readiness     // of both
 	unboxed bool                 // it has no sandbox: callers can act as the user of this process
@@ -41,16 +44,20 @@ type joined struct {
 }
 
 // Join connects a worker in this process to s, over private connections. Call it before the Run of
-// either.
+// either. The worker can connect from the ready of that of s on.
 func (s *Scheduler) Join(started *Started, settings Together) {
 	w := started.w
 	j := &joined{
-		Together: settings,
-		calls:    serve.NewInProcess(), metrics: prometheus.NewRegistry(), ready: &serve.Readiness{},
+		Together: settings, direct: &serve.Direct{}, sockets: serve.NewInProcess(),
+		metrics: prometheus.NewRegistry(), ready: &serve.Readiness{},
 		unboxed: started.isolation.sandbox == nil,
 	}
 	s.joined, w.joined = j, j
-	w.Client.Connect = j.calls.Dial
+	if j.DirectCalls {
+		w.Client.Within = j.direct.Connect
+	} else {
+		w.Client.Connect = j.sockets.Dial
+	}
 	address := "grpc://" + serve.InProcessNetwork + ":0"
 	w.Scheduler, w.Storage, w.State = address, address, state.Location(address)
 	if j.OneStore && started.data != nil { // the folder is this process's

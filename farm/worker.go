@@ -162,7 +162,7 @@ func checks(store *disk.Store, roots *vfs.FS) []health.Check {
 }
 
 // readiness returns the worker's checks of itself for /readyz.
-func (w *Worker) readiness(ctx context.Context, scheduler *grpc.ClientConn, started *atomic.Pointer[worker.Worker]) *serve.Readiness {
+func (w *Worker) readiness(ctx context.Context, scheduler dial.Conn, started *atomic.Pointer[worker.Worker]) *serve.Readiness {
 	can := &serve.Readiness{}
 	if w.joined != nil {
 		can = w.joined.ready
@@ -174,7 +174,7 @@ func (w *Worker) readiness(ctx context.Context, scheduler *grpc.ClientConn, star
 }
 
 // taken returns a probe that fails while the scheduler does not take the worker's calls.
-func taken(ctx context.Context, conn *grpc.ClientConn, started *atomic.Pointer[worker.Worker]) func() error {
+func taken(ctx context.Context, conn dial.Conn, started *atomic.Pointer[worker.Worker]) func() error {
 	return func() error {
 		w := started.Load()
 		if w == nil {
@@ -193,7 +193,7 @@ func taken(ctx context.Context, conn *grpc.ClientConn, started *atomic.Pointer[w
 // answers fails if the other side of a connection does not answer: one that hangs keeps the
 // connection, and a call of an idle worker, open for as long as it likes. Any answer counts, also
 // that there is no such method.
-func answers(ctx context.Context, conn *grpc.ClientConn) error {
+func answers(ctx context.Context, conn grpc.ClientConnInterface) error {
 	ctx, cancel := context.WithTimeout(ctx, serve.ProbePatience)
 	defer cancel()
 	_, err := healthpb.NewHealthClient(conn).Check(ctx, &healthpb.HealthCheckRequest{})
@@ -276,9 +276,9 @@ func (w *Worker) openFetches(store *disk.Store, registry prometheus.Registerer) 
 }
 
 // dial makes the connections to the scheduler and to storage.
-func (w *Worker) dial() (scheduler *grpc.ClientConn, storage *dial.Storage, err error) {
+func (w *Worker) dial() (scheduler dial.Conn, storage *dial.Storage, err error) {
 	w.Client.Logger = w.Logger
-	if scheduler, err = w.Client.Dial(w.Scheduler); err != nil {
+	if scheduler, err = w.Client.Open(w.Scheduler); err != nil {
 		return nil, nil, fmt.Errorf("--scheduler: %w", err)
 	}
 	storage, err = w.Client.OpenStorage(w.Storage, w.ActionCache, casclient.Options{Logger: w.Logger, NoCompression: w.NoCompression})

@@ -8,9 +8,13 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials/insecure"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
+	"google.golang.org/grpc/peer"
+
+	"github.com/forerunner-build/forerunner/intake/inprocess"
 )
 
-// BenchmarkCall compares a small unary call of a bounded server with gRPC's own, eight at a time.
+// BenchmarkCall compares a small unary call of a bounded server, over a socket and within the
+// process, with gRPC's own, eight at a time.
 func BenchmarkCall(b *testing.B) {
 	options := Options{Bounds: BoundsFor(8 << 30), Identify: identifyAll}
 	bounded, plain := NewServer(options), grpc.NewServer()
@@ -30,19 +34,22 @@ func BenchmarkCall(b *testing.B) {
 			b.Fatal(err)
 		}
 		defer conn.Close()
-		b.Run(name, func(b *testing.B) {
-			client := healthpb.NewHealthClient(conn)
-			b.SetParallelism(4)
-			b.ReportAllocs()
-			b.RunParallel(func(pb *testing.PB) {
-				for pb.Next() {
-					if _, err := client.Check(b.Context(), &healthpb.HealthCheckRequest{}); err != nil {
-						b.Error(err)
-					}
-				}
-			})
-		})
+		b.Run(name, func(b *testing.B) { benchmarkCall(b, conn) })
 	}
+	b.Run("within", func(b *testing.B) { benchmarkCall(b, bounded.Dial(peer.Peer{}, inprocess.ConnOptions{})) })
+}
+
+func benchmarkCall(b *testing.B, conn grpc.ClientConnInterface) {
+	client := healthpb.NewHealthClient(conn)
+	b.SetParallelism(4)
+	b.ReportAllocs()
+	b.RunParallel(func(pb *testing.PB) {
+		for pb.Next() {
+			if _, err := client.Check(b.Context(), &healthpb.HealthCheckRequest{}); err != nil {
+				b.Error(err)
+			}
+		}
+	})
 }
 
 func identifyAll(ctx context.Context, _ string) (context.Context, Caller, error) {

@@ -15,6 +15,10 @@
 // A Gate does the same for connections. It prefers those with an identity: the oldest one without
 // yields.
 //
+// A call from within the process (Server.Dial, package inprocess) has no connection. It goes through
+// the same steps, and is charged to nobody.
+//
 // The package does not know rights (see package auth), nor the meaning of messages. It starts no
-// goroutines except those of timers. Lock order: each mutex is a leaf.
+// goroutines except those of timers and, within the process, of handlers. Lock order: each mutex is
+// a leaf.
 package intake

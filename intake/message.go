@@ -27,10 +27,17 @@ type raw interface {
 	RecvCompress() string
 }
 
+// within is the same of a call from within the process; see package inprocess.
+type within interface {
+	// Receive returns the size of the next message. If that is at most so many bytes, it is decoded.
+	Receive(m any, most int) (size int, err error)
+}
+
 // A receiver reads the requests of one call, each within its bounds.
 type receiver struct {
 	grpc.ServerStream
-	raw    raw
+	raw    raw    // nil: the call comes from within
+	direct within // nil: it does not; others are not charged
 	ledger *ledger
 	charge *charge // nil: it is not bounded
 	keeps  *Conn   // which is busy meanwhile; nil: a guest's does not count as busy
@@ -66,6 +73,9 @@ func (r *receiver) RecvMsg(m any) error {
 }
 
 func (r *receiver) receive(m any) error {
+	if r.direct != nil {
+		return r.receiveWithin(m)
+	}
 	charged(r.Context())
 	wait := r.rest
 	if r.first {
@@ -81,7 +91,7 @@ func (r *receiver) receive(m any) error {
 	compressed := header[0] == 1
 	if length > int64(r.limit) {
 		if !r.truncates || compressed {
-			return status.Errorf(codes.ResourceExhausted, "the request has %d bytes; the maximum is %d", length, r.limit)
+			return tooLong(length, r.limit)
 		}
 		clock.stop()
 		clock = r.within(patience(r.bounds().Wait, int(length)))
@@ -118,6 +128,19 @@ func (r *receiver) receive(m any) error {
 		return r.end()
 	}
 	return nil
+}
+
+// receiveWithin receives a message from within the process. It has arrived as a whole already.
+func (r *receiver) receiveWithin(m any) error {
+	n, err := r.direct.Receive(m, r.limit)
+	if err == nil && n > r.limit {
+		return tooLong(int64(n), r.limit)
+	}
+	return err
+}
+
+func tooLong(n int64, limit int) error {
+	return status.Errorf(codes.ResourceExhausted, "the request has %d bytes; the maximum is %d", n, limit)
 }
 
 // read returns the next n bytes. The transport would keep each frame until all have come, and one

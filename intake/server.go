@@ -3,6 +3,7 @@ package intake
 import (
 	"context"
 	"errors"
+	"sync"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"google.golang.org/grpc"
@@ -15,6 +16,8 @@ import (
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
+
+	"github.com/forerunner-build/forerunner/intake/inprocess"
 )
 
 // Limits are the limits of the requests of one method.
@@ -74,6 +77,7 @@ type Server struct {
 	ledger  *ledger
 	begins  *beginnings
 	methods map[string]bool // existing ones
+	within  *inprocess.Server
 }
 
 var _ grpc.ServiceRegistrar = (*Server)(nil)
@@ -83,6 +87,7 @@ var _ grpc.ServiceRegistrar = (*Server)(nil)
 func NewServer(o Options, more ...grpc.ServerOption) *Server {
 	b := o.Bounds
 	s := &Server{options: o, ledger: newLedger(b, countRefused(o.Metrics)), begins: newBeginnings(b), methods: map[string]bool{}}
+	s.within = inprocess.NewServer(inprocess.Options{Begin: s.begin, Streams: b.Streams, Pool: pool})
 	if o.Credentials == nil {
 		o.Credentials = insecure.NewCredentials()
 	}
@@ -104,28 +109,57 @@ var errNoMethod = status.Error(codes.Unimplemented, "this server has no such met
 
 // tap is called for the headers of each call, before anything is kept of it.
 func (s *Server) tap(ctx context.Context, info *tap.Info) (context.Context, error) {
-	if !s.methods[info.FullMethodName] {
+	ctx, err := s.begin(ctx, info.FullMethodName)
+	if err != nil {
+		return ctx, err
+	}
+	if ctx, err = s.begins.enter(withExpire(ctx)); err == nil {
+		arrivedThrough(ctx).open()
+	}
+	return ctx, err
+}
+
+// begin refuses calls by their headers.
+func (s *Server) begin(ctx context.Context, method string) (context.Context, error) {
+	if !s.methods[method] {
 		s.ledger.refused("nobody")
 		return ctx, errNoMethod
 	}
 	if s.options.Look != nil {
 		var err error
-		if ctx, err = s.options.Look(ctx, info.FullMethodName); err != nil {
+		if ctx, err = s.options.Look(ctx, method); err != nil {
 			s.ledger.refused("nobody")
 			return ctx, err
 		}
 	}
-	if s.options.Methods[info.FullMethodName].FewHeaders {
+	if s.options.Methods[method].FewHeaders {
 		if n := callsOf(ctx); n > 1 {
 			arrivedThrough(ctx).refuse(n)
 			return ctx, s.ledger.refuse("nobody", errHeaders)
 		}
 	}
-	ctx, err := s.begins.enter(withExpire(ctx))
-	if err == nil {
-		arrivedThrough(ctx).open()
-	}
-	return ctx, err
+	return ctx, nil
+}
+
+// Dial returns a connection within this process, without a socket, whose calls come from a peer.
+// They go through all that calls of others do, with the same limit of a message, but are charged to
+// nobody. While they begin they take memory of their caller only.
+func (s *Server) Dial(from peer.Peer, o inprocess.ConnOptions) *inprocess.Conn {
+	return s.within.Dial(from, o)
+}
+
+// GracefulStop lets no further call begin, and waits for all others.
+func (s *Server) GracefulStop() {
+	var within sync.WaitGroup
+	within.Go(s.within.GracefulStop)
+	s.Server.GracefulStop()
+	within.Wait()
+}
+
+// Stop ends all calls, and does not wait for their handlers.
+func (s *Server) Stop() {
+	s.within.Stop()
+	s.Server.Stop()
 }
 
 var errHeaders = status.Error(codes.ResourceExhausted, "the headers of this call are too long")
@@ -152,6 +186,7 @@ func (s *Server) RegisterService(d *grpc.ServiceDesc, service any) {
 		s.methods["/"+d.ServiceName+"/"+m.StreamName] = true
 	}
 	s.Server.RegisterService(&own, service)
+	s.within.RegisterService(&own, service)
 }
 
 // unary returns a stream handler for a unary call.
@@ -210,8 +245,10 @@ func (s *Server) receive(info *grpc.StreamServerInfo, stream grpc.ServerStream) 
 		arrivedThrough(ctx).refuse(callsOf(ctx))
 		return nil, err
 	}
-	from, ok := grpc.ServerTransportStreamFromContext(ctx).(raw)
-	if !ok {
+	transport := grpc.ServerTransportStreamFromContext(ctx)
+	direct, within := transport.(within)
+	from, ok := transport.(raw)
+	if !ok && !within {
 		return nil, errNoRaw
 	}
 	limits := s.options.Methods[info.FullMethod]
@@ -219,10 +256,10 @@ func (s *Server) receive(info *grpc.StreamServerInfo, stream grpc.ServerStream) 
 		limits.Bytes = customary
 	}
 	in := &receiver{
-		ServerStream: &known{stream, ctx}, raw: from, ledger: s.ledger, limit: s.options.Bounds.MaxMessage(limits.Bytes),
+		ServerStream: &known{stream, ctx}, raw: from, direct: direct, ledger: s.ledger, limit: s.options.Bounds.MaxMessage(limits.Bytes),
 		truncates: limits.Truncates, expire: expireOf(ctx), first: true, single: !info.IsClientStream,
 	}
-	if caller.Name == "" {
+	if caller.Name == "" || within {
 		in.limit = limits.Bytes
 		return in, nil
 	}

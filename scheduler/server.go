@@ -251,6 +251,12 @@ func (s *Server) ByteStream(next bytestream.ByteStreamServer) bytestream.ByteStr
 // to the gRPC server instead of l.
 func (s *Server) Watch(l net.Listener) net.Listener { return s.connections.Watch(l) }
 
+// Open is Watch for calls that come through no listener: it returns the address that they come
+// from. Their caller calls closed when it ends them, before it does.
+func (s *Server) Open(remote net.Addr) (from net.Addr, closed func()) {
+	return s.connections.Open(remote)
+}
+
 // Run serves until ctx is cancelled, and returns nil. From then on every waiting and every new call
 // gets UNAVAILABLE: clients come back with WaitExecution, workers with their actions. A Server runs
 // once.

@@ -76,7 +76,7 @@ func (d *demo) run(parent context.Context) (err error) {
 
 	fmt.Println("starting a farm: scheduler, storage and one worker on 127.0.0.1")
 	l := &localFarm{worker: d.worker, upFlags: upFlags{
-		Data: filepath.Join(d.dir, "farm"), CacheSize: "4G", Slots: 1, Together: farm.Together{OneStore: true},
+		Data: filepath.Join(d.dir, "farm"), CacheSize: "4G", Slots: 1, Together: farm.Together{OneStore: true, DirectCalls: true},
 	}}
 	l.worker.LogForm = logging.Form()
 	l.scheduler.Listen, l.worker.SizeClass = "127.0.0.1:0", 1

@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/backoff"
+	"google.golang.org/grpc/connectivity"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/keepalive"
@@ -46,7 +47,29 @@ type Client struct {
 	Logger *zap.Logger
 	// Connect makes the connections, if it is not nil.
 	Connect func(context.Context, string) (net.Conn, error)
+	// Within makes the connections of Open without sockets, to a server in this process. Nil: Open
+	// is Dial.
+	Within func() (Conn, error)
 }
+
+// A Conn is a connection to a server.
+type Conn interface {
+	grpc.ClientConnInterface
+	// GetState is READY while the server takes calls.
+	GetState() connectivity.State
+	Close() error
+}
+
+// Open is Dial, or a connection within this process.
+func (c *Client) Open(target string) (Conn, error) {
+	if c.Within != nil {
+		return c.Within()
+	}
+	return c.Dial(target)
+}
+
+// Receive limits the bytes of a message that a Client receives.
+const Receive = casserver.MaxMessageBytes
 
 // Files returns the files in the flags.
 func (c *Client) Files() []string { return []string{c.CA, c.Cert, c.Key, c.Token} }
@@ -113,7 +136,7 @@ func Dial(address string) (*grpc.ClientConn, error) { return (&Client{}).Dial(ad
 // dialOptions are those of every connection.
 func dialOptions() []grpc.DialOption {
 	return []grpc.DialOption{
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(casserver.MaxMessageBytes)),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(Receive)),
 		// Soon after the other side is back, so are we.
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff: backoff.Config{

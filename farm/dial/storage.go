@@ -147,7 +147,7 @@ func (c *Client) dialAll(e endpoint) (*connections, error) {
 	}
 	all := &connections{}
 	for range e.connections {
-		conn, err := own.Dial(e.target)
+		conn, err := own.Open(e.target)
 		if err != nil {
 			return nil, errors.Join(err, all.Close())
 		}
@@ -159,11 +159,11 @@ func (c *Client) dialAll(e endpoint) (*connections, error) {
 // connections are several to one endpoint, which take turns: one may not have as many
 // streams, or not be as fast, as the network allows.
 type connections struct {
-	list  []*grpc.ClientConn
+	list  []Conn
 	calls atomic.Uint64
 }
 
-func (c *connections) next() *grpc.ClientConn { return c.list[c.calls.Add(1)%uint64(len(c.list))] }
+func (c *connections) next() Conn { return c.list[c.calls.Add(1)%uint64(len(c.list))] }
 
 // Invoke implements grpc.ClientConnInterface.
 func (c *connections) Invoke(ctx context.Context, method string, args, reply any, opts ...grpc.CallOption) error {

@@ -45,6 +45,15 @@ func TestCallsAreCounted(t *testing.T) {
 	if err := <-served; err != nil {
 		t.Error(err)
 	}
+	const check = "/grpc.health.v1.Health/Check "
+	if got, want := counted(t, registry), (map[string]float64{check + "OK": 1, check + "NotFound": 1}); !maps.Equal(got, want) {
+		t.Errorf("%v, want %v", got, want)
+	}
+}
+
+// counted returns the numbers of calls by method and code.
+func counted(t *testing.T, registry *prometheus.Registry) map[string]float64 {
+	t.Helper()
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)
@@ -62,8 +71,5 @@ func TestCallsAreCounted(t *testing.T) {
 			got[labels["method"]+" "+labels["code"]] = m.GetCounter().GetValue()
 		}
 	}
-	const check = "/grpc.health.v1.Health/Check "
-	if want := map[string]float64{check + "OK": 1, check + "NotFound": 1}; !maps.Equal(got, want) {
-		t.Errorf("%v, want %v", got, want)
-	}
+	return got
 }

@@ -95,7 +95,7 @@ func (s *Location) Open(data string, client *dial.Client, log *zap.Logger) (*Ope
 		}
 		return &Opened{Hints: r, Shared: r, Close: r.Close}, nil
 	case IsService(spec):
-		conn, err := client.Dial(spec)
+		conn, err := client.Open(spec)
 		if err != nil {
 			return nil, err
 		}

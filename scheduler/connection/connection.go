@@ -55,6 +55,17 @@ type Listeners struct {
 // been closed.
 func NewListeners(closed func(id uint64)) *Listeners { return &Listeners{closed: closed} }
 
+// Open returns the Connection of calls from an address that come through no listener. Its owner
+// calls closed when it ends them, before it does; it may be called again.
+func (ls *Listeners) Open(remote net.Addr) (c *Connection, closed func()) {
+	c = &Connection{Addr: remote, id: ls.last.Add(1)}
+	c.host = intake.Host(c)
+	return c, sync.OnceFunc(func() {
+		c.ended.Store(true)
+		ls.closed(c.id)
+	})
+}
+
 // Watch wraps l so that calls over its connections have a Connection.
 func (ls *Listeners) Watch(l net.Listener) net.Listener { return &listener{l, ls} }
 
@@ -69,9 +80,8 @@ func (l *listener) Accept() (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	c := &Connection{Addr: conn.RemoteAddr(), id: l.all.last.Add(1)}
-	c.host = intake.Host(c)
-	return &watched{Conn: conn, connection: c, closed: sync.OnceFunc(func() { l.all.closed(c.id) })}, nil
+	c, closed := l.all.Open(conn.RemoteAddr())
+	return &watched{Conn: conn, connection: c, closed: closed}, nil
 }
 
 // A watched connection reports when either side closes it.
