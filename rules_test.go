@@ -182,18 +182,20 @@ var floors = map[string]int{
 	"farm":            9, // puts parts together
 
 	// For developers.
-	"bench/report":        1,
-	"bench/benchtest":     1,
-	"bench/program":       1,
-	"bench/sizes/command": 1,
-	"bench/sizes/peer":    1,
-	"bench/sizes/streams": 10,
-	"bench/testbed":       10,
-	"bench/load":          10,
-	"bench/floor":         10,
-	"bench/...":           11,
-	"test/programs":       10, // for tests of whole farms, which are above it and hold nothing else
-	"test/bazel":          11,
+	"bench/report":          1,
+	"bench/benchtest":       1,
+	"bench/program":         1,
+	"bench/sizes/command":   1,
+	"bench/sizes/peer":      1,
+	"bench/sizes/recorder":  10,
+	"bench/sizes/recording": 1,
+	"bench/sizes/streams":   10,
+	"bench/testbed":         10,
+	"bench/load":            10,
+	"bench/floor":           10,
+	"bench/...":             11,
+	"test/programs":         10, // for tests of whole farms, which are above it and hold nothing else
+	"test/bazel":            11,
 
 	"cmd/bench":                12,
 	"cmd/forerunner":           12,

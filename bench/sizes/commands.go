@@ -6,19 +6,21 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/forerunner-build/forerunner/bench/report"
 	"github.com/forerunner-build/forerunner/bench/sizes/command"
+	"github.com/forerunner-build/forerunner/bench/sizes/recording"
 	"github.com/forerunner-build/forerunner/bench/sizes/streams"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
 )
 
-// A commanded truth is the truth about a job that runs a simulated command.
+// A commanded truth is the truth about a job that runs a simulated or a recorded command.
 type commanded struct {
 	p       *sizesParameters
-	command command.Command
+	command streams.Command
 	results map[uint32]command.Result
 }
 
@@ -51,6 +53,15 @@ func (c *commanded) run(class uint32, took time.Duration) sizeclass.Run {
 	}
 }
 
+// with returns the parameters with the memory of a stream's machines.
+func (p *sizesParameters) with(s streams.Stream) *sizesParameters {
+	own := *p
+	if s.MemoryMiB > 0 {
+		own.MemoryMiB = s.MemoryMiB
+	}
+	return &own
+}
+
 // commandJobs returns the jobs of a stream with a seed.
 func commandJobs(p *sizesParameters, s streams.Stream, seed uint64) (jobs []*simJob) {
 	start := time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -75,11 +86,36 @@ type streamFigures struct {
 	largest, smallest simFigure
 }
 
-// benchStreams simulates the streams of simulated commands.
+// wantedStreams returns the streams with these names, or all if there are none.
+func wantedStreams(names []string) ([]streams.Stream, error) {
+	recorded, err := recording.Builtin()
+	if err != nil {
+		return nil, err
+	}
+	all := append(streams.All(), streams.Recorded(recorded)...)
+	if len(names) == 0 {
+		return all, nil
+	}
+	var wanted []streams.Stream
+	for _, name := range names {
+		i := slices.IndexFunc(all, func(s streams.Stream) bool { return s.Name == name })
+		if i < 0 {
+			return nil, fmt.Errorf("--streams: there is no stream %q", name)
+		}
+		wanted = append(wanted, all[i])
+	}
+	return wanted, nil
+}
+
+// benchStreams simulates the streams of simulated and of recorded commands.
 func (o *sizesOptions) benchStreams(ctx context.Context, p *sizesParameters, w io.Writer) ([]report.Row, error) {
+	wanted, err := wantedStreams(o.streams)
+	if err != nil {
+		return nil, err
+	}
 	var list []streamFigures
-	for _, s := range streams.All() {
-		f := streamFigures{stream: s}
+	for _, s := range wanted {
+		f, p := streamFigures{stream: s}, p.with(s)
 		for _, seed := range o.seeds {
 			jobs := commandJobs(p, s, uint64(seed))
 			figures, err := o.simulateAll(ctx, p, jobs, streams.JobsPerBuild, false)
@@ -122,13 +158,13 @@ func printStreams(w io.Writer, seeds []int, list []streamFigures) error {
 			})
 		}
 	}
-	_, err := fmt.Fprintf(w, "streams of simulated commands, means of the seeds %v, as many workers as are needed\n\n", seeds)
+	_, err := fmt.Fprintf(w, "streams of simulated and recorded commands, means of the seeds %v, as many workers as are needed\n\n", seeds)
 	err = errors.Join(err, report.PrintTable(w, table))
 	_, newline := fmt.Fprintln(w)
 	return errors.Join(err, newline)
 }
 
-// streamRows returns the rows of sizes.json about streams of simulated commands.
+// streamRows returns the rows of sizes.json about streams of commands.
 func streamRows(list []streamFigures) (rows []report.Row) {
 	mean := 0.
 	for _, s := range list {

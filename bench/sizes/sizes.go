@@ -22,6 +22,7 @@ type sizesOptions struct {
 	exponent              float64
 	seeds                 []int // of the streams of commands
 	only                  bool  // simulate only these streams
+	streams               []string
 }
 
 // NewCommand returns the subcommand of this benchmark.
@@ -33,13 +34,15 @@ func NewCommand() *cobra.Command {
 			return benchSizes(cmd.Context(), o, cmd.OutOrStdout())
 		},
 	}
+	cmd.AddCommand(newRecordCommand())
 	f := cmd.Flags()
 	f.StringVar(&o.parameters, "parameters", "", "JSON `file` with the stream of actions and the workers (default cmd/bench/sizes.json, built in)")
 	f.StringVar(&o.out, "out", "build/bench", "`folder` for the JSON report")
 	f.StringVar(&o.plot, "plot", "", "SVG `file` to draw cost and delay to")
 	f.Float64Var(&o.exponent, "exponent", 0.5, "exponent, 0 to 1: on a smaller class an action may take the ratio of the sizes to this power times as long")
-	f.IntSliceVar(&o.seeds, "seeds", []int{11, 12, 13, 14}, "seeds of the streams of simulated commands; the analyzer's constants were chosen on 1, 2 and 3")
-	f.BoolVar(&o.only, "only-commands", false, "simulate only the streams of simulated commands")
+	f.IntSliceVar(&o.seeds, "seeds", []int{11, 12, 13, 14}, "seeds of the streams of simulated and recorded commands; the analyzer's constants were chosen on 1, 2 and 3")
+	f.BoolVar(&o.only, "only-commands", false, "simulate only the streams of simulated and recorded commands")
+	f.StringSliceVar(&o.streams, "streams", nil, "comma-separated `names` of the streams of commands to simulate, for example recorded_clean (default all)")
 	return cmd
 }
 

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/forerunner-build/forerunner/bench/report"
+	"github.com/forerunner-build/forerunner/bench/sizes/recording"
 	"github.com/forerunner-build/forerunner/bench/sizes/streams"
 	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
 )
@@ -182,8 +183,12 @@ func TestSimulatedWorkSpills(t *testing.T) {
 // TestCommandsOnTheFarm checks that no job of a stream ends sooner than its command allows, and
 // that the workers' reports describe the command.
 func TestCommandsOnTheFarm(t *testing.T) {
-	p := smallSizes(t)
-	for _, s := range streams.All()[:4] {
+	recorded, err := recording.Builtin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, s := range append(streams.All()[:4], streams.Recorded(recorded)...) {
+		p := smallSizes(t).with(s)
 		jobs := commandJobs(p, s, 1)[:400]
 		for _, c := range simCases(p) {
 			policy, err := c.policy(0.5, 1)
@@ -209,7 +214,7 @@ func TestCommandsOnTheFarm(t *testing.T) {
 			of := j.truth.(*commanded).on(1)
 			r := j.run(1, took/2)
 			if (r.CPU-secondsOf(of.CPUSeconds/2)).Abs() > time.Millisecond ||
-				r.MemoryStall > r.Duration || r.PeakMemoryBytes > r.MemoryLimitBytes {
+				r.MemoryStall > r.Duration || r.PeakMemoryBytes > r.MemoryLimitBytes || s.MemoryMiB > 0 && r.MemoryLimitBytes != int64(s.MemoryMiB)<<20 {
 				t.Fatalf("%s: half of %+v is reported as %+v", s.Name, of, r)
 			}
 		}
@@ -254,5 +259,19 @@ func TestPlotIsXML(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+func TestWantedStreams(t *testing.T) {
+	all, err := wantedStreams(nil)
+	if err != nil || len(all) < 12 {
+		t.Fatalf("%d streams, %v", len(all), err)
+	}
+	got, err := wantedStreams([]string{"recorded_new", "tails"})
+	if err != nil || len(got) != 2 || got[0].Name != "recorded_new" || got[1].Name != "tails" {
+		t.Errorf("%+v, %v", got, err)
+	}
+	if _, err := wantedStreams([]string{"heads"}); err == nil || !strings.Contains(err.Error(), `no stream "heads"`) {
+		t.Errorf("an unknown stream: %v", err)
 	}
 }

@@ -7,18 +7,21 @@ import (
 	"github.com/forerunner-build/forerunner/bench/sizes/command"
 )
 
-// All returns all streams.
+// All returns all streams of simulated commands.
 func All() []Stream {
+	of := func(name, about string, new, changes float64, s shape) Stream {
+		return Stream{Name: name, About: about, new: new, changes: changes, shape: s}
+	}
 	return []Stream{
-		{"tails", "durations with heavy tails, also from run to run of one action", 0.03, 0, tails},
-		{"pools", "fixed pools of 2 to 6 threads with unequal tasks", 0.03, 0, pools},
-		{"heaps", "heaps that take a share of the memory and are collected when they are full", 0.03, 0, heaps},
-		{"thrash", "files, half of them warm, that do not fit into small workers and are read again and again", 0.03, 0, thrash},
-		{"long", "60 to 600 s: tests with one thread, with some, and with as many as there are CPUs", 0.03, 0, long},
-		{"drift", "work and memory grow from day to day, and one action in eight changes completely", 0.03, 0.12, growing},
-		{"new3", "all of the above, 3 % new actions", 0.03, 0, mixed},
-		{"new10", "the same, 10 % new actions", 0.1, 0, mixed},
-		{"new30", "the same, 30 % new actions", 0.3, 0, mixed},
+		of("tails", "durations with heavy tails, also from run to run of one action", 0.03, 0, tails),
+		of("pools", "fixed pools of 2 to 6 threads with unequal tasks", 0.03, 0, pools),
+		of("heaps", "heaps that take a share of the memory and are collected when they are full", 0.03, 0, heaps),
+		of("thrash", "files, half of them warm, that do not fit into small workers and are read again and again", 0.03, 0, thrash),
+		of("long", "60 to 600 s: tests with one thread, with some, and with as many as there are CPUs", 0.03, 0, long),
+		of("drift", "work and memory grow from day to day, and one action in eight changes completely", 0.03, 0.12, growing),
+		of("new3", "all of the above, 3 % new actions", 0.03, 0, mixed),
+		of("new10", "the same, 10 % new actions", 0.1, 0, mixed),
+		of("new30", "the same, 30 % new actions", 0.3, 0, mixed),
 	}
 }
 

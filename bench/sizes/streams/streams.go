@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/forerunner-build/forerunner/bench/sizes/command"
+	"github.com/forerunner-build/forerunner/bench/sizes/recording"
 )
 
 const (
@@ -25,10 +26,21 @@ const JobsPerBuild = perBuild
 type Stream struct {
 	// Name is part of the names of rows. About describes the commands.
 	Name, About string
+	// MemoryMiB is the memory for each CPU of the machines; 0: any.
+	MemoryMiB float64
 	// new is the share of jobs with a new action. changes is the probability that an action changes
 	// completely on a day.
 	new, changes float64
 	shape        shape
+	// recorded has the commands of a stream that plays a recording; nil: it does not. clean is the
+	// share of its builds that run all actions.
+	recorded *recording.Recording
+	clean    float64
+}
+
+// A Command runs on a machine: the same one always in the same way.
+type Command interface {
+	On(command.Machine) command.Result
 }
 
 // A Job is one run of an action.
@@ -37,7 +49,8 @@ type Job struct {
 	Action  int
 	Kind    string
 	After   time.Duration // time since the start of the stream
-	Command command.Command
+	Command Command
+	Fails   bool // by its own fault, on every machine
 }
 
 // A shape makes a program, which the runs of one action have in common.
@@ -62,6 +75,9 @@ type source struct {
 
 // Jobs returns the jobs for a seed in order of time.
 func (s Stream) Jobs(seed uint64) (jobs []Job) {
+	if s.recorded != nil {
+		return s.play(seed)
+	}
 	from := &source{Stream: s, random: rand.New(rand.NewPCG(seed, 11))}
 	for range firstActions {
 		from.add(0)
@@ -74,11 +90,12 @@ func (s Stream) Jobs(seed uint64) (jobs []Job) {
 			failing = from.random.IntN(perBuild)
 		}
 		for i := range perBuild {
-			j := from.job(at)
+			j, c := from.job(at)
 			j.After = time.Duration(at * 24 * float64(time.Hour))
-			if i == failing {
-				j.Command.Fails = from.random.Float64()
+			if j.Fails = i == failing; j.Fails {
+				c.Fails = from.random.Float64()
 			}
+			j.Command = c
 			jobs = append(jobs, j)
 		}
 	}
@@ -90,7 +107,8 @@ func (s *source) add(day float64) {
 	s.actions = append(s.actions, &action{kind, p, int(day)})
 }
 
-func (s *source) job(day float64) Job {
+// job returns a job without its command, and the command.
+func (s *source) job(day float64) (Job, command.Command) {
 	// Recent actions run more often.
 	i := len(s.actions) - 1 - int(float64(len(s.actions))*math.Pow(s.random.Float64(), 2))
 	if s.random.Float64() < s.new {
@@ -103,7 +121,7 @@ func (s *source) job(day float64) Job {
 			a.kind, a.program = s.shape(s.random)
 		}
 	}
-	return Job{Action: i, Kind: a.kind, Command: a.program(s.random, day)}
+	return Job{Action: i, Kind: a.kind}, a.program(s.random, day)
 }
 
 // pareto draws from a Pareto distribution with a minimum and an alpha.
