@@ -39,12 +39,14 @@ demo: build ## run a real job through a farm on 127.0.0.1 (needs root)
 # Packages that are tested at a time: those that start whole farms wait more than they compute. Those that take
 # longest begin first, or the last one would run alone; those that wait are between those that compute. While tests wait
 # staticcheck has the CPUs. Where actions find the worker of their size is measured, so nothing else runs then.
-# What has no goroutines is tested without -race, which finds nothing there and takes five times as long.
+# What has no goroutines is tested without -race, which finds nothing there and takes five times as long. What simulates
+# much is tested with and without it: fewer simulations with it.
 # FORERUNNER_TEST_PROGRAMS says that test/programs need not build the programs.
 TEST_PACKAGES ?= 4
 TEST_FIRST := ./test/bazel ./worker ./vfs ./farm ./test/flood ./intake ./vfs/link ./test/crash ./sandbox ./bench/prefetch ./prefetch \
 	./test/cluster ./records ./test/soak ./runner ./test/rot ./test/operator ./history
 TEST_WITHOUT_RACE := ./scheduler/core ./vfs/erofs ./bench/sizes
+TEST_TWICE := ./prefetch
 test: export FORERUNNER_TEST_PROGRAMS := $(CURDIR)/build/test
 test: test-needs compile unformatted ## check and test everything; installs what is missing if it is root
 	@found=$$(mktemp); nice -n 19 $(STATICCHECK) >"$$found" 2>&1 & checked=$$!; \
@@ -52,7 +54,7 @@ test: test-needs compile unformatted ## check and test everything; installs what
 	for signal in INT TERM; do trap "over; trap - $$signal; kill -$$signal \$$\$$" $$signal; done; \
 	tested=1; packages=$$($(GO) list $(TEST_FIRST) ./...) && tested=0 && { \
 		packages=$$(echo "$$packages" | grep -v $(patsubst .%,-e '%$$',./test/sizes $(TEST_WITHOUT_RACE))); \
-		$(GO) test -vet=off -toolexec 'env $(LARGE_HEAP)' -timeout 30m $(TEST_FLAGS) $(TEST_WITHOUT_RACE) || tested=1; \
+		$(GO) test -vet=off -toolexec 'env $(LARGE_HEAP)' -timeout 30m $(TEST_FLAGS) $(TEST_WITHOUT_RACE) $(TEST_TWICE) || tested=1; \
 		$(GO) test -race -vet=off -toolexec 'env $(LARGE_HEAP)' -p $(TEST_PACKAGES) -timeout 30m $(TEST_FLAGS) $$packages || tested=1; \
 	}; \
 	wait $$checked || { tested=1; echo "staticcheck:"; cat "$$found"; }; rm -f "$$found"; exit $$tested

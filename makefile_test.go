@@ -36,11 +36,11 @@ func TestAllIsTested(t *testing.T) {
 		}
 		t.Skip(err)
 	}
-	const list = "printf '%s\\n' x/a x/test/sizes x/b x/scheduler/core"
+	const list = "printf '%s\\n' x/a x/test/sizes x/b x/scheduler/core x/prefetch"
 	tested, _, err := testedBy(t, list, "true")
 	runs := strings.Split(strings.TrimSuffix(tested, "\n"), "\n")
-	if err != nil || len(runs) != 3 || !strings.HasSuffix(runs[0], " ./scheduler/core ./vfs/erofs ./bench/sizes") ||
-		!strings.HasSuffix(runs[1], " x/a x/b") || !strings.HasSuffix(runs[2], " ./test/sizes") {
+	if err != nil || len(runs) != 3 || !strings.HasSuffix(runs[0], " ./scheduler/core ./vfs/erofs ./bench/sizes ./prefetch") ||
+		!strings.HasSuffix(runs[1], " x/a x/b x/prefetch") || !strings.HasSuffix(runs[2], " ./test/sizes") {
 		t.Errorf("%v, tested: %q", err, tested)
 	}
 	if tested, _, err := testedBy(t, "echo x/a; exit 1", "true"); err == nil || tested != "" {
