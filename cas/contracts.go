@@ -34,6 +34,13 @@ type PatientFetcher interface {
 	Behind() Fetcher
 }
 
+// A Pauser is a reader of a blob that shares a link with others. Pause gives up its share: it ends
+// the call that brings the bytes, and the next Read makes another one for those that have not come.
+type Pauser interface {
+	io.Reader
+	Pause()
+}
+
 // A RangeFetcher is a Fetcher that can begin inside a blob. A ReadThrough over one lets large blobs
 // be read while they arrive.
 //

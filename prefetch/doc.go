@@ -104,6 +104,10 @@
 // with them until they are complete. So they also have at most as many bytes in doubt as the action
 // has read of predicted files, and as the link carries in eight round trips.
 //
+// If a profile lacks one in sixteen of the files that the action opened lately, its large files
+// yield (Source.Yield): they stand still while the action waits for something that was not
+// prefetched, and as long again. Those of a right profile never do.
+//
 // If the action opens a file that the profile lacks, its neighbours are prefetched, before the
 // profile's files; so are those of a file when the profile is no longer trusted. Unread neighbours
 // are in doubt, too. With the first such file some directories are fetched that the profile does
@@ -113,7 +117,8 @@
 //
 // So an action rarely waits more than 1.2 times as long as without a profile, whatever that has,
 // plus a round trip, or the time that the link takes for the first window if that is longer. The
-// exceptions have large files that are not read: once requested, they take their share of the link.
+// exceptions have large files that are not read: once requested, they take their share of the link
+// until the action opens a file that the profile lacks.
 //
 // Without a profile, the directories are fetched level by level up to a limit, because they are
 // small and all reads begin with them.

@@ -343,11 +343,11 @@ func TestScoreInRecord(t *testing.T) {
 }
 
 // unread returns how many bytes of files came that the run did not read, and how many it read.
-func (run recorded) unread(t *testing.T, s *distant, root digest.Digest) (unread, read int64) {
+func (run recorded) unread(t *testing.T, in *stage, s *distant) (unread, read int64) {
 	t.Helper()
 	want := map[digest.Digest]bool{}
 	for _, open := range run {
-		if d := s.at(t, root, open.path); !want[d] {
+		if d := in.at(t, open.path); !want[d] {
 			want[d] = true
 			read += d.SizeBytes()
 		}
@@ -385,24 +385,24 @@ func (s scene) rightOf() float64 {
 // repeat runs the action of a scene with a record three times, each time with nothing local.
 func (s scene) repeat(t *testing.T, about string, p *Profiles, a Action, succeeds bool, mbitPerSecond float64, trip time.Duration) {
 	t.Helper()
-	perSecond := mbitPerSecond * 1e6 / 8
-	slack := max(trip, time.Duration(firstWindow/perSecond*1e9))
-	none, far, root := s.run.play(t, s.all, trip, perSecond, nil, None)
-	most, read := s.run.unread(t, far, root)
+	away := mbit(mbitPerSecond, trip)
+	slack := max(trip, time.Duration(firstWindow/away.bytesPerSecond*1e9))
+	none, far := s.run.play(t, s.in, away, nil, None)
+	most, read := s.run.unread(t, s.in, far)
 	if succeeds {
-		own := withDirectories(t, profileAfter(p.exact, s.run.order()), s.all, s.run.order())
-		_, far, root = s.run.play(t, s.all, trip, perSecond, own, Exact)
-		most, _ = s.run.unread(t, far, root)
+		own := s.in.withDirectories(profileAfter(p.exact, s.run.order()), s.run.order())
+		_, far = s.run.play(t, s.in, away, own, Exact)
+		most, _ = s.run.unread(t, s.in, far)
 	}
 	most += read * 15 / 100
 	wrong := s.rightOf() < 0.45
 	for i := range 3 {
 		record, origin := p.Find(t.Context(), a)
-		waited, far, root := s.run.play(t, s.all, trip, perSecond, record, origin)
+		waited, far := s.run.play(t, s.in, away, record, origin)
 		if waited > none*12/10+slack {
 			t.Errorf("%s: run %d waits %s with a record (%s), %s with none", about, i+1, waited, origin, none)
 		}
-		if unread, _ := s.run.unread(t, far, root); i > 0 && wrong && unread > most {
+		if unread, _ := s.run.unread(t, s.in, far); i > 0 && wrong && unread > most {
 			t.Errorf("%s: run %d fetches %d bytes that it does not read (%s), want at most %d; it reads %d",
 				about, i+1, unread, origin, most, read)
 		}
@@ -410,9 +410,9 @@ func (s scene) repeat(t *testing.T, about string, p *Profiles, a Action, succeed
 		for _, open := range s.run {
 			r.Read(open.path, tree.File)
 		}
-		v := p.Judge(t.Context(), a, Run{Local: far.LocalDirectory, Root: root, Read: r.Has})
+		v := p.Judge(t.Context(), a, Run{Local: far.LocalDirectory, Root: s.in.root, Read: r.Has})
 		if succeeds {
-			v.Learn(t.Context(), r.Hashes(), Directories(far.LocalDirectory, root, r.Has))
+			v.Learn(t.Context(), r.Hashes(), Directories(far.LocalDirectory, s.in.root, r.Has))
 		}
 	}
 }
@@ -444,7 +444,7 @@ func FuzzRepeatedly(f *testing.F) {
 // do not read: at most 15 % of what they read more than with a right record if the first one was
 // learnt, and otherwise than without a record. It is so in nearly all scenes, but not in all.
 func TestRepeatedly(t *testing.T) {
-	for seed := range uint64(20) {
+	for seed := range scenes(20) {
 		repeatWrong(t, seed)
 	}
 	// These have large files that are not read, larger than all that is read as foreseen.

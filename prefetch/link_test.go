@@ -19,20 +19,29 @@ type link struct {
 	change *time.Timer            // guarded by mu; when the first of them is over
 }
 
+// A transfer is guarded by the link's mu, except over.
 type transfer struct {
 	left float64 // bytes
 	over chan struct{}
+	// It stands still: its call was cancelled, and what comes nevertheless is lost.
+	stopped bool
+	steps   int // how often it was stopped, or went on
 }
 
-// carry returns when so many bytes have come, or ctx has ended.
-func (l *link) carry(ctx context.Context, bytes int64) {
-	t := &transfer{left: float64(bytes), over: make(chan struct{})}
-	l.update(func() { l.under[t] = struct{}{} })
+// carry returns when all of t has come, or ctx has ended.
+func (l *link) carry(ctx context.Context, t *transfer) {
 	select {
 	case <-t.over:
 	case <-ctx.Done():
-		l.update(func() { delete(l.under, t) })
+		l.update(func() { delete(l.under, t); t.steps++ })
 	}
+}
+
+// begin begins to carry so many bytes.
+func (l *link) begin(bytes int64) *transfer {
+	t := &transfer{left: float64(bytes), over: make(chan struct{})}
+	l.update(func() { l.under[t] = struct{}{} })
+	return t
 }
 
 // update moves what is under way on until now, and makes a change.
@@ -42,6 +51,9 @@ func (l *link) update(change func()) {
 	moved := time.Since(l.moved).Seconds() * l.bytesPerSecond / float64(len(l.under))
 	l.moved = time.Now()
 	for t := range l.under {
+		if t.stopped {
+			continue
+		}
 		if t.left -= moved; t.left < 1 {
 			delete(l.under, t)
 			close(t.over)
@@ -53,7 +65,7 @@ func (l *link) update(change func()) {
 	}
 	first := -1.0
 	for t := range l.under {
-		if first < 0 || t.left < first {
+		if !t.stopped && (first < 0 || t.left < first) {
 			first = t.left
 		}
 	}
@@ -63,40 +75,106 @@ func (l *link) update(change func()) {
 	}
 }
 
-// A distant storage is one behind a link.
+// stop cancels the call of t. For a round trip bytes come that were sent by then.
+func (l *link) stop(t *transfer, trip time.Duration) {
+	l.step(t, trip, func() bool { t.stopped = true; return true }, func() { delete(l.under, t) })
+}
+
+// resume makes another call for the rest of t.
+func (l *link) resume(t *transfer, trip time.Duration) {
+	l.step(t, trip, func() bool { return t.stopped }, func() { t.stopped = false; l.under[t] = struct{}{} })
+}
+
+// step calls later after a round trip, unless now is false or there is another step by then.
+func (l *link) step(t *transfer, trip time.Duration, now func() bool, later func()) {
+	l.update(func() {
+		if _, under := l.under[t]; !under && !t.stopped || !now() {
+			return // it is over
+		}
+		t.steps++
+		step := t.steps
+		time.AfterFunc(trip, func() {
+			l.update(func() {
+				if t.steps == step {
+					later()
+				}
+			})
+		})
+	})
+}
+
+// A distant storage is one behind a link. While somebody waits for a blob that is not under way,
+// and as long again, prefetched large ones stand still if the Race says so.
 type distant struct {
 	*storage
 	link  link
 	trip  time.Duration
-	calls map[digest.Digest]chan struct{} // guarded by storage.mu; under way
+	calls map[digest.Digest]*onWay // guarded by storage.mu; under way
+	// Guarded by storage.mu.
+	yields  bool
+	missing int // that somebody waits for
+	until   time.Time
 }
 
-func newDistant(trip time.Duration, bytesPerSecond float64) *distant {
+// onWay is a call that is under way.
+type onWay struct {
+	over chan struct{}
+	// Guarded by storage.mu: of a large file that nobody waits for. Nil: it does not yield.
+	patient *transfer
+	stopped bool
+}
+
+func newDistant(d distance) *distant {
 	return &distant{
-		storage: newStorage(), trip: trip, calls: map[digest.Digest]chan struct{}{},
-		link: link{bytesPerSecond: bytesPerSecond, under: map[*transfer]struct{}{}, moved: time.Now()},
+		storage: newStorage(), trip: d.trip, calls: map[digest.Digest]*onWay{},
+		link: link{bytesPerSecond: d.bytesPerSecond, under: map[*transfer]struct{}{}, moved: time.Now()},
 	}
 }
 
 func (s *distant) PrefetchDirectories(ctx context.Context, ds []digest.Digest) ([]digest.Digest, error) {
-	return s.bring(ctx, ds)
+	return s.bring(ctx, ds, false)
 }
 
 func (s *distant) Prefetch(ctx context.Context, ds []digest.Digest) ([]digest.Digest, error) {
-	return s.bring(ctx, ds)
+	return s.bring(ctx, ds, len(ds) == 1 && ds[0].SizeBytes() > largeBytes)
+}
+
+func (s *distant) Yield(yields bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.yields = yields
+	s.yieldLocked()
+}
+
+// yieldLocked stops large files, or has them go on.
+func (s *distant) yieldLocked() {
+	rest := s.yields && (s.missing > 0 || time.Now().Before(s.until))
+	for _, call := range s.calls {
+		if call.patient != nil && call.stopped != rest {
+			s.stopLocked(call, rest)
+		}
+	}
+}
+
+func (s *distant) stopLocked(call *onWay, stopped bool) {
+	if call.stopped = stopped; stopped {
+		s.link.stop(call.patient, s.trip)
+	} else {
+		s.link.resume(call.patient, s.trip)
+	}
 }
 
 // bring fetches in one call what is neither here nor under way, and waits for all of it.
-func (s *distant) bring(ctx context.Context, ds []digest.Digest) (fetched []digest.Digest, err error) {
-	over := make(chan struct{})
+func (s *distant) bring(ctx context.Context, ds []digest.Digest, yields bool) (fetched []digest.Digest, err error) {
+	own := &onWay{over: make(chan struct{})}
 	var others []chan struct{}
 	var bytes int64
 	s.mu.Lock()
 	for _, d := range ds {
 		if call := s.calls[d]; call != nil {
-			others = append(others, call)
+			others = append(others, call.over)
 		} else if !s.local[d] {
-			s.calls[d] = over
+			s.calls[d] = own
 			fetched = append(fetched, d)
 			bytes += d.SizeBytes()
 		}
@@ -105,7 +183,7 @@ func (s *distant) bring(ctx context.Context, ds []digest.Digest) (fetched []dige
 	if len(fetched) > 0 {
 		select {
 		case <-time.After(s.trip):
-			s.link.carry(ctx, bytes)
+			s.carry(ctx, own, bytes, yields)
 		case <-ctx.Done():
 		}
 		s.mu.Lock()
@@ -114,7 +192,7 @@ func (s *distant) bring(ctx context.Context, ds []digest.Digest) (fetched []dige
 			delete(s.calls, d)
 		}
 		s.mu.Unlock()
-		close(over)
+		close(own.over)
 	}
 	for _, call := range others {
 		select {
@@ -125,13 +203,55 @@ func (s *distant) bring(ctx context.Context, ds []digest.Digest) (fetched []dige
 	return fetched, ctx.Err()
 }
 
+// carry carries the bytes of a call.
+func (s *distant) carry(ctx context.Context, call *onWay, bytes int64, yields bool) {
+	t := s.link.begin(bytes)
+	if yields {
+		s.mu.Lock()
+		call.patient = t
+		s.yieldLocked()
+		s.mu.Unlock()
+	}
+	s.link.carry(ctx, t)
+}
+
 // need has a blob fetched for somebody who waits, and returns for how long.
 func (s *distant) need(t testing.TB, d digest.Digest) time.Duration {
 	began := time.Now()
 	for !s.has(d) {
-		if _, err := s.bring(t.Context(), []digest.Digest{d}); err != nil {
+		ended := s.wait(d)
+		if _, err := s.bring(t.Context(), []digest.Digest{d}, false); err != nil {
 			t.Fatal(err)
 		}
+		ended()
 	}
 	return time.Since(began)
+}
+
+// wait notes that somebody waits for d until ended is called.
+func (s *distant) wait(d digest.Digest) (ended func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	began := time.Now()
+	if call := s.calls[d]; call != nil {
+		if call.patient != nil && call.stopped {
+			s.stopLocked(call, false)
+		}
+		call.patient = nil
+		return func() {}
+	}
+	s.missing++
+	s.yieldLocked()
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.missing--
+		again := time.Since(began)
+		s.until = time.Now().Add(again)
+		time.AfterFunc(again, func() {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			s.yieldLocked()
+		})
+	}
 }

@@ -17,6 +17,7 @@ import (
 // the other, and computes a little after each file.
 type patient struct {
 	s      *storage
+	in     *stage
 	race   *Race
 	waited time.Duration
 }
@@ -32,30 +33,28 @@ func (a *patient) need(d digest.Digest) {
 	a.waited += roundTrip
 }
 
-func (a *patient) open(t *testing.T, root digest.Digest, path string) {
-	a.need(root)
-	for i := range len(path) {
-		if path[i] == '/' {
-			a.need(a.s.at(t, root, path[:i]))
-		}
+func (a *patient) open(t *testing.T, path string) {
+	a.need(a.in.root)
+	needs := a.in.needs(t, path)
+	for _, d := range needs[:len(needs)-1] {
+		a.need(d)
 	}
 	a.race.Opened(path, tree.File)
-	a.need(a.s.at(t, root, path))
+	a.need(needs[len(needs)-1])
 	time.Sleep(roundTrip / 100)
 }
 
 // waits returns how long an action waits that reads these paths, and how many bytes come that it
 // does not read.
-func waits(t *testing.T, all, read []string, p *Profile, o Origin) (waited time.Duration, unread int64) {
+func waits(t *testing.T, in *stage, read []string, p *Profile, o Origin) (waited time.Duration, unread int64) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s := newStorage()
-		root := s.put(t, all...)
-		a := &patient{s: s, race: Start(t.Context(), Spec{Root: root, Source: s, Profile: p, Origin: o})}
+		s := in.near()
+		a := &patient{s: s, in: in, race: Start(t.Context(), Spec{Root: in.root, Source: s, Profile: p, Origin: o})}
 		want := map[digest.Digest]bool{}
 		for _, path := range read {
-			a.open(t, root, path)
-			want[s.at(t, root, path)] = true
+			a.open(t, path)
+			want[in.at(t, path)] = true
 		}
 		a.race.Stop()
 		for d := range s.local {
@@ -116,8 +115,9 @@ func TestMisfits(t *testing.T) {
 		for i := range elsewhere {
 			elsewhere[i] = fmt.Sprintf("usr/share/d%d/f", i)
 		}
-		none, _ := waits(t, shape.all, shape.read, nil, None)
-		exact, unread := waits(t, shape.all, shape.read, profileOf(shape.read...), Exact)
+		in := stageOf(t, shape.all)
+		none, _ := waits(t, in, shape.read, nil, None)
+		exact, unread := waits(t, in, shape.read, profileOf(shape.read...), Exact)
 		if exact > 6*roundTrip || unread > 200_000 {
 			t.Errorf("%s: waits %s with its own profile, and %d bytes come that are not read", name, exact, unread)
 		}
@@ -127,7 +127,7 @@ func TestMisfits(t *testing.T) {
 		}
 		for kind, p := range misfits {
 			for _, o := range []Origin{Exact, Coarse} {
-				got, _ := waits(t, shape.all, shape.read, p, o)
+				got, _ := waits(t, in, shape.read, p, o)
 				t.Logf("%s, %s %s: waits %s, %s without", name, o, kind, got, none)
 				if got > none*12/10 {
 					t.Errorf("%s: waits %s with a profile that is %s (%s), %s with none", name, got, kind, o, none)
@@ -169,8 +169,9 @@ func randomMisfit(r *rand.Rand) (all, read []string, p *Profile, o Origin) {
 func waitsWithMisfit(t *testing.T, seed uint64) (got, none time.Duration) {
 	t.Helper()
 	all, read, p, o := randomMisfit(rand.New(rand.NewPCG(seed, 0)))
-	none, _ = waits(t, all, read, nil, None)
-	got, _ = waits(t, all, read, p, o)
+	in := stageOf(t, all)
+	none, _ = waits(t, in, read, nil, None)
+	got, _ = waits(t, in, read, p, o)
 	if got > none*12/10+2*roundTrip {
 		t.Errorf("seed %d: waits %s with a misfit (%s), %s with none", seed, got, o, none)
 	}
@@ -184,7 +185,7 @@ func FuzzMisfits(f *testing.F) {
 
 func TestRandomMisfits(t *testing.T) {
 	var sum, without time.Duration
-	for seed := range uint64(80) {
+	for seed := range scenes(80) {
 		got, none := waitsWithMisfit(t, seed)
 		sum, without = sum+got, without+none
 	}

@@ -24,6 +24,10 @@ type Source interface {
 	// PrefetchRanges fetches parts of d before the rest. Prefetch, or a caller that opens d,
 	// fetches the rest. It does not wait. The parts are kept until release is called.
 	PrefetchRanges(ctx context.Context, d digest.Digest, parts []span.Span) (release func())
+	// Yield sets whether large files of Prefetch stand still while a caller waits for a blob that
+	// was not prefetched, and as long again: they leave the link to it. At first they do not. Those
+	// that a caller waits for never do.
+	Yield(yields bool)
 }
 
 // A Spec describes one Race.

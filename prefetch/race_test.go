@@ -11,6 +11,7 @@ import (
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/tree"
 	"github.com/forerunner-build/forerunner/proto/fsac"
 )
 
@@ -191,6 +192,36 @@ func TestRaceFetchesSmallFilesFirst(t *testing.T) {
 		}
 		if first := s.calls[1]; first[0] != s.at(t, root, "m0000") || len(first) != filesPerCall {
 			t.Errorf("the first call has %d files", len(first))
+		}
+	})
+}
+
+// Large files yield when the action opens a file that the profile lacks, until that is rare.
+func TestRaceYields(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStorage()
+		read := numbered("a/f%02d", 60)
+		root := s.put(t, append(read, "b/other")...)
+		r := Start(t.Context(), Spec{Root: root, Source: s, Profile: profileOf(read...)})
+		defer r.Stop()
+		open := func(paths ...string) {
+			for _, path := range paths {
+				time.Sleep(time.Second)
+				r.Opened(path, tree.File)
+			}
+			synctest.Wait()
+		}
+		open(read[:20]...)
+		if len(s.yields) > 0 {
+			t.Errorf("with a right profile Yield is called with %v", s.yields)
+		}
+		open("b/other", "b/another")
+		if !slices.Equal(s.yields, []bool{true}) {
+			t.Errorf("Yield is called with %v", s.yields)
+		}
+		open(read[20:]...)
+		if !slices.Equal(s.yields, []bool{true, false}) {
+			t.Errorf("in the end Yield was called with %v", s.yields)
 		}
 	})
 }

@@ -309,24 +309,24 @@ func withRanks(p *Profile, of func(rank) rank) *Profile {
 // However wrong ranks are, the same files come, and an action waits at most 1.2 times as long as
 // without a profile.
 func TestWrongRanks(t *testing.T) {
-	for seed := range uint64(8) {
+	for seed := range scenes(8) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		run := randomRun(random)
 		right := profileAfter(exactRules(ProfileOptions{}.withDefaults()), run.order())
 		trip := time.Duration(1+random.IntN(50)) * time.Millisecond
-		bytesPerSecond := 1e6 * float64(10+random.IntN(200))
-		none := run.replay(t, trip, bytesPerSecond, nil, None)
-		want := run.prefetched(t, rankless(right))
+		in, away := run.stage(t), distance{trip, 1e6 * float64(10+random.IntN(200))}
+		none := run.replay(t, in, away, nil, None)
+		want := in.prefetched(t, rankless(right))
 		for name, of := range map[string]func(rank) rank{
 			"right": func(r rank) rank { return r }, "backwards": func(r rank) rank { return lastRank - r },
 			"any": func(rank) rank { return rank(random.IntN(4)) }, "all first": func(rank) rank { return 0 },
 		} {
 			for _, o := range []Origin{Exact, Coarse} {
 				p := withRanks(right, of)
-				if got := run.replay(t, trip, bytesPerSecond, p, o); got > none*12/10 {
+				if got := run.replay(t, in, away, p, o); got > none*12/10 {
 					t.Errorf("seed %d: waits %s with %s ranks (%s), %s without a profile", seed, got, name, o, none)
 				}
-				if got := run.prefetched(t, p); !maps.Equal(got, want) {
+				if got := in.prefetched(t, p); !maps.Equal(got, want) {
 					t.Errorf("seed %d: with %s ranks %d files and directories come, without %d", seed, name, len(got), len(want))
 				}
 			}
@@ -351,12 +351,12 @@ func randomRun(random *rand.Rand) (run recorded) {
 
 // prefetched returns what is prefetched if the action waits for all of it before it reads the first
 // file.
-func (run recorded) prefetched(t *testing.T, p *Profile) map[digest.Digest]bool {
+func (in *stage) prefetched(t *testing.T, p *Profile) map[digest.Digest]bool {
 	t.Helper()
 	var local map[digest.Digest]bool
 	synctest.Test(t, func(t *testing.T) {
-		s := newStorage()
-		race(t, Spec{Root: run.put(t, s), Source: s, Profile: p, Limits: wideLimits(LimitsOptions{})})
+		s := in.near()
+		race(t, Spec{Root: in.root, Source: s, Profile: p, Limits: wideLimits(LimitsOptions{})})
 		local = s.local
 	})
 	return local

@@ -69,13 +69,17 @@ func (n *reads) take() (opened []string, calls []call) {
 func (r *Race) weigh(ctx context.Context) {
 	reach, trust := newReach(r.source, r.root), trust{profile: r.profile, origin: r.origin}
 	var progress progress
-	blind := 0
+	blind, yields := 0, false
 	for {
 		if most := trust.blind(); most > blind {
 			blind = most
 			r.running.Go(func() { r.walk(ctx, nil, most) })
 		}
 		r.queue.hold(trust.misfit())
+		if now := trust.yields(); now != yields {
+			yields = now
+			r.source.Yield(yields)
+		}
 		select {
 		case <-r.reads.wake:
 		case <-ctx.Done():
@@ -115,6 +119,9 @@ type trust struct {
 // The window in which opened files count; then they count half.
 const trustWindow = 64
 
+// yieldShare is that of the latest files, one in so many, that a profile must lack to yield.
+const yieldShare = 16
+
 // opened notes that the action opened the file with that path, and reports whether the profile has
 // it.
 func (t *trust) opened(h PathHash) (foreseen bool) {
@@ -131,6 +138,10 @@ func (t *trust) opened(h PathHash) (foreseen bool) {
 	}
 	return foreseen
 }
+
+// yields reports whether large files of the profile leave the link to what the action waits for: it
+// lacked a few of the files that the action opened, so it may have others in vain.
+func (t *trust) yields() bool { return t.strange > 0 && yieldShare*t.strange >= t.all }
 
 // misfit reports whether the profile is of something else: its files are not requested until it is
 // right again.

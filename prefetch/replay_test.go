@@ -80,12 +80,6 @@ func rankless(p *Profile) *Profile {
 	return &without
 }
 
-// put makes the input root of the run.
-func (run recorded) put(t *testing.T, s *storage) digest.Digest {
-	t.Helper()
-	return s.put(t, run.files()...)
-}
-
 // files returns the files of the run, with their sizes.
 func (run recorded) files() (paths []string) {
 	for _, o := range run {
@@ -94,64 +88,103 @@ func (run recorded) files() (paths []string) {
 	return paths
 }
 
-// replay returns how long the run waits for files and directories of an input root that has no
-// others.
-func (run recorded) replay(t *testing.T, trip time.Duration, bytesPerSecond float64, p *Profile, o Origin) time.Duration {
-	t.Helper()
-	return run.replayIn(t, run.files(), trip, bytesPerSecond, p, o)
+// A stage is an input root in which runs are replayed, each with nothing local.
+type stage struct {
+	storage *storage
+	root    digest.Digest
+	paths   map[string]digest.Digest
 }
 
-// replayIn is replay in the input root that has all these files.
-func (run recorded) replayIn(
-	t *testing.T, all []string, trip time.Duration, bytesPerSecond float64, p *Profile, o Origin,
-) (waited time.Duration) {
+// stageOf returns the input root with these files.
+func stageOf(t testing.TB, all []string) *stage {
+	s := &stage{storage: newStorage(), paths: map[string]digest.Digest{}}
+	s.root = s.storage.put(t, all...)
+	return s
+}
+
+// stage returns the input root that has no other files than those of the run.
+func (run recorded) stage(t testing.TB) *stage { return stageOf(t, run.files()) }
+
+// at returns the digest of what is at path.
+func (s *stage) at(t testing.TB, path string) digest.Digest {
+	d, ok := s.paths[path]
+	if !ok {
+		d = s.storage.at(t, s.root, path)
+		s.paths[path] = d
+	}
+	return d
+}
+
+// A distance is that of a storage.
+type distance struct {
+	trip           time.Duration
+	bytesPerSecond float64
+}
+
+// mbit is a distance.
+func mbit(perSecond float64, trip time.Duration) distance { return distance{trip, perSecond * 1e6 / 8} }
+
+// distant returns the storage of the input root so far away.
+func (s *stage) distant(d distance) *distant {
+	far := newDistant(d)
+	far.storage = s.near()
+	return far
+}
+
+// near returns the storage of the input root, in which calls take roundTrip.
+func (s *stage) near() *storage {
+	near := newStorage()
+	near.dirs, near.remote = s.storage.dirs, s.storage.remote
+	return near
+}
+
+// needs returns the directories and the file that must be there before the command reads path.
+func (s *stage) needs(t testing.TB, path string) (needs []digest.Digest) {
+	for i := range len(path) {
+		if path[i] == '/' {
+			needs = append(needs, s.at(t, path[:i]))
+		}
+	}
+	return append(needs, s.at(t, path))
+}
+
+// replay returns how long the run waits for files and directories.
+func (run recorded) replay(t *testing.T, in *stage, away distance, p *Profile, o Origin) time.Duration {
 	t.Helper()
-	waited, _, _ = run.play(t, all, trip, bytesPerSecond, p, o)
+	waited, _ := run.play(t, in, away, p, o)
 	return waited
 }
 
-// play is replayIn, and returns the storage and the input root, too.
-func (run recorded) play(
-	t *testing.T, all []string, trip time.Duration, bytesPerSecond float64, p *Profile, o Origin,
-) (waited time.Duration, s *distant, root digest.Digest) {
+// play is replay, and returns the storage, too.
+func (run recorded) play(t *testing.T, in *stage, away distance, p *Profile, o Origin) (waited time.Duration, s *distant) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		s = newDistant(trip, bytesPerSecond)
-		root = s.put(t, all...)
-		race := Start(t.Context(), Spec{Root: root, Source: s, Profile: p, Origin: o})
-		waited += s.need(t, root)
+		s = in.distant(away)
+		race := Start(t.Context(), Spec{Root: in.root, Source: s, Profile: p, Origin: o})
+		waited += s.need(t, in.root)
 		for _, open := range run {
 			time.Sleep(open.after)
-			for i := range len(open.path) {
-				if open.path[i] == '/' {
-					waited += s.need(t, s.at(t, root, open.path[:i]))
-				}
+			needs := in.needs(t, open.path)
+			for _, d := range needs[:len(needs)-1] {
+				waited += s.need(t, d)
 			}
 			race.Opened(open.path, tree.File)
-			waited += s.need(t, s.at(t, root, open.path))
+			waited += s.need(t, needs[len(needs)-1])
 		}
 		race.Stop()
 	})
-	return waited, s, root
+	return waited, s
 }
 
 // withDirectories returns p with the directories that a run went through which read in this order,
 // as an exact record has them.
-func withDirectories(t *testing.T, p *Profile, all []string, order []PathHash) *Profile {
-	t.Helper()
-	s, with := newStorage(), *p
-	read := map[PathHash]bool{}
+func (s *stage) withDirectories(p *Profile, order []PathHash) *Profile {
+	with, read := *p, map[PathHash]bool{}
 	for _, h := range order {
 		read[h] = true
 	}
-	with.directories = Directories(s.everywhere, s.put(t, all...), func(h PathHash) bool { return read[h] })
+	with.directories = Directories(s.storage.everywhere, s.root, func(h PathHash) bool { return read[h] })
 	return &with
-}
-
-// went returns p with the directories of the run.
-func (run recorded) went(t *testing.T, p *Profile) *Profile {
-	t.Helper()
-	return withDirectories(t, p, run.files(), run.order())
 }
 
 // Three commands whose opens were recorded (strace -f) wait less with ranks than without, and with
@@ -161,13 +194,14 @@ func TestReplay(t *testing.T) {
 	var sums [2]time.Duration
 	for _, name := range []string{"gcc", "go", "python"} {
 		run := readRecorded(t, filepath.Join("testdata", name+".reads.gz"))
-		ranked := run.went(t, profileAfter(exactRules(ProfileOptions{}.withDefaults()), run.order()))
+		in := run.stage(t)
+		ranked := in.withDirectories(profileAfter(exactRules(ProfileOptions{}.withDefaults()), run.order()), run.order())
 		for _, link := range []struct {
 			mbitPerSecond float64
 			trip          time.Duration
 		}{{100, 50 * time.Millisecond}, {1000, 10 * time.Millisecond}, {1000, 50 * time.Millisecond}} {
 			wait := func(p *Profile) time.Duration {
-				return run.replay(t, link.trip, link.mbitPerSecond*1e6/8, p, Exact).Round(10 * time.Millisecond)
+				return run.replay(t, in, mbit(link.mbitPerSecond, link.trip), p, Exact).Round(10 * time.Millisecond)
 			}
 			none, without, with := wait(nil), wait(rankless(ranked)), wait(ranked)
 			wrong := wait(withRanks(ranked, func(r rank) rank { return lastRank - r }))

@@ -34,6 +34,7 @@ type storage struct {
 	last                             time.Time // the end of the last call that fetched something
 	parts                            []partedCall
 	released                         int // of parts
+	yields                           []bool
 }
 
 // A partedCall is one of PrefetchRanges.
@@ -230,4 +231,11 @@ func profileOf(paths ...string) *Profile {
 		r.Read(path, tree.File)
 	}
 	return NewProfile(r.Hashes(), ProfileOptions{})
+}
+
+// Yield notes what it is called with.
+func (s *storage) Yield(yields bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.yields = append(s.yields, yields)
 }

@@ -38,6 +38,8 @@ type blobReader struct {
 	err     error        // once set, for good
 }
 
+var _ cas.Pauser = (*blobReader)(nil)
+
 // newBlobReader returns a reader of a part of d, without a hasher.
 func newBlobReader(ctx context.Context, c *Client, known limits, d digest.Digest, part span.Span) *blobReader {
 	r := &blobReader{
@@ -144,6 +146,12 @@ func (r *blobReader) ended(err error) {
 	default:
 		r.err = blobError(r.budget.pause(r.ctx, err))
 	}
+}
+
+// Pause implements cas.Pauser. The time until the next Read does not count as one without progress.
+func (r *blobReader) Pause() {
+	r.close()
+	r.budget.progress()
 }
 
 // compressionRefused reports whether a server that announced zstd refuses it for this blob.

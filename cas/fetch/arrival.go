@@ -23,6 +23,7 @@ type arrival struct {
 	behind   cas.RangeFetcher // for streams without waiting readers; may be nil
 	hints    chan struct{}    // has a place for each stream of the Group that fetches predicted parts
 	digest   digest.Digest
+	stop     func() stop // until when what no caller waits for stands still; nil: it never does
 
 	mu        sync.Mutex
 	have      span.Set      // guarded by mu; the parts that in has
@@ -53,7 +54,7 @@ func (a *arrival) fetch(ctx context.Context) error {
 	defer cancel()
 	hasher := digest.NewHasher(a.digest.Function())
 	for hasher.SizeBytes() < a.digest.SizeBytes() {
-		p, err := a.plan(hasher.SizeBytes())
+		p, err := a.plan(hasher.SizeBytes(), a.stopped())
 		if err != nil {
 			return err
 		}
@@ -66,9 +67,7 @@ func (a *arrival) fetch(ctx context.Context) error {
 			}
 			continue
 		}
-		select {
-		case <-p.changed:
-		case <-ctx.Done():
+		if p.wait(ctx); ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 	}
@@ -76,6 +75,14 @@ func (a *arrival) fetch(ctx context.Context) error {
 		return fmt.Errorf("%w: it is %s", cas.ErrCorrupt, got)
 	}
 	return nil
+}
+
+// stopped returns until when what no caller waits for stands still.
+func (a *arrival) stopped() stop {
+	if a.stop == nil {
+		return stop{}
+	}
+	return a.stop()
 }
 
 // buffers are of *[]byte.

@@ -56,6 +56,9 @@ func (t *ReadThrough) fetch(ctx context.Context, f cas.Fetcher, b *batch) {
 		if b.flights[d] == nil {
 			return fmt.Errorf("blob %s was not asked for", d)
 		}
+		if fl := b.flights[d]; fl.behind && !gathered(d) {
+			r = &yieldingReader{ctx: ctx, x: t.shared, fl: fl, from: r}
+		}
 		return take(ctx, d, r)
 	})
 	finish()

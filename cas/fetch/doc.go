@@ -10,6 +10,9 @@
 // its own for others, nothing is pinned, and a blob that another caller asks for moves from the
 // queue to the next call. Its calls run in goroutines like those of other fetches.
 //
+// After Yield, prefetched large blobs also give up their share of the link while a caller waits for
+// a blob that was not prefetched.
+//
 // # Large blobs
 //
 // A large blob can be read before it is complete, by callers that ask for an Arrival: its file has

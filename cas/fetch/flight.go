@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"sync"
+	"time"
 
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
@@ -41,7 +42,9 @@ type flight struct {
 	pinned  bool // the blob is pinned until only patient askers are left
 	askers  int
 	patient int // askers that are calls of Prefetch or PrefetchRanges
-	partial int // askers that are calls of PrefetchRanges
+	// When it began for a caller that waits; zero if Prefetch asked for it first, and after its end.
+	missedAt time.Time
+	partial  int // askers that are calls of PrefetchRanges
 }
 
 // A rest is whether the unpredicted parts of an arrival are fetched.
@@ -113,6 +116,10 @@ func (t *ReadThrough) ask(ctx context.Context, ds []digest.Digest) (a asked, err
 			}
 			fl = &flight{digest: d, done: make(chan struct{})}
 			x.inFlight[d] = fl
+			t.yielding.beganLocked(fl)
+		}
+		if fl.behind {
+			fl.by.yielding.changeLocked() // it must not stand still
 		}
 		if fl.by == nil || waits {
 			// Its place in the queue of Prefetch is void.
@@ -210,6 +217,7 @@ func (t *ReadThrough) end(fl *flight, err error) {
 			err = fs.ErrClosed
 		}
 		fl.ended, fl.err = true, err
+		fl.endedLocked()
 		fl.pinned = err == nil && fl.askers > fl.patient
 		unpin = unpin && !fl.pinned
 		if x.inFlight[fl.digest] == fl {
@@ -267,6 +275,7 @@ func (x *shared) leftLocked(fl *flight) func() {
 		fl.batch.askers--
 		x.abandonLocked(fl.batch)
 	case fl.askers == 0:
+		fl.endedLocked()
 		delete(x.inFlight, fl.digest) // the queue passes over it
 	}
 	unused := fl.ended && fl.askers == 0

@@ -54,6 +54,7 @@ func (t *ReadThrough) askParts(ctx context.Context, d digest.Digest, parts []spa
 		return fl
 	}
 	fl.arrival = fl.by.newArrival(d)
+	fl.yieldsLocked()
 	fl.arrival.foresee(parts)
 	fl.by.startLocked(ctx, []*flight{fl}, fl.by.arrive)
 	return fl

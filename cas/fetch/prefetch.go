@@ -248,6 +248,7 @@ func (x *shared) takeNext(ctx context.Context, k queueKind, cancel context.Cance
 			return func() { t.fetch(ctx, t.behind, b) }
 		}
 		first.arrival = t.newArrival(first.digest)
+		first.yieldsLocked()
 		first.completeLocked(false)
 		return func() { t.arrive(ctx, b) }
 	}

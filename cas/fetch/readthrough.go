@@ -34,6 +34,7 @@ type ReadThrough struct {
 	queue     []*flight           // small blobs to be gathered; take alone decides the order
 	gathering int                 // goroutines that fetch queued blobs
 	backlogs  [queueKinds]backlog // blobs of Prefetch
+	yielding  yielding
 }
 
 // Through returns a view of the store that fetches missing blobs from f. It needs no closing, and

@@ -96,17 +96,30 @@ type plan struct {
 	start   []*stream
 	whole   int64           // the file has no hole before
 	changed <-chan struct{} // set when there is nothing to hash
+	stop    stop            // of what no caller waits for
+}
+
+// wait waits until there may be another plan, or ctx has ended.
+func (p plan) wait(ctx context.Context) {
+	most, end := p.stop.timer()
+	defer end()
+	select {
+	case <-p.changed:
+	case <-p.stop.changed:
+	case <-most:
+	case <-ctx.Done():
+	}
 }
 
 // plan decides which streams to open: one that fills the first hole, one near each waiting reader,
 // and some for predicted parts, up to the limits.
-func (a *arrival) plan(hashed int64) (plan, error) {
+func (a *arrival) plan(hashed int64, s stop) (plan, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if a.err != nil {
 		return plan{}, a.err
 	}
-	p := plan{whole: a.have.End(0)}
+	p := plan{whole: a.have.End(0), stop: s}
 	a.planWholeLocked(&p)
 	a.planWantsLocked(&p)
 	a.planForeseenLocked(&p)
@@ -120,7 +133,7 @@ func (a *arrival) plan(hashed int64) (plan, error) {
 // blob.
 func (a *arrival) planWholeLocked(p *plan) {
 	size := a.digest.SizeBytes()
-	if !a.whole || p.whole == size || !a.needed && a.comingLocked() {
+	if !a.whole || p.whole == size || !a.needed && (p.stop.stops() || a.comingLocked()) {
 		return
 	}
 	if s := a.nearestLocked(p.whole, a.needed); s != nil && s.next == p.whole {
@@ -278,6 +291,9 @@ func (a *arrival) limitLocked(s *stream) int64 {
 // Write takes the bytes that follow. It fails with errEnough when s should end.
 func (s *stream) Write(p []byte) (int, error) {
 	done := 0
+	if s.purpose == forRest && s.a.stopped().stops() && s.yields() {
+		return 0, errEnough
+	}
 	for done < len(p) {
 		piece, err := s.admit(p[done:])
 		if err != nil {
@@ -292,6 +308,18 @@ func (s *stream) Write(p []byte) (int, error) {
 		done += len(piece.bytes)
 	}
 	return done, nil
+}
+
+// yields ends s, and reports whether it did: no caller waits for it, and another one continues
+// later.
+func (s *stream) yields() bool {
+	s.a.mu.Lock()
+	defer s.a.mu.Unlock()
+	if s.a.err != nil || s.a.needed || s.next == s.a.digest.SizeBytes() {
+		return false
+	}
+	s.state = s.state.stop()
+	return true
 }
 
 // A piece is a number of bytes that a stream receives at once.
