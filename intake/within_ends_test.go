@@ -245,14 +245,18 @@ func TestWithinClosed(t *testing.T) {
 	})
 }
 
-// TestWithinGoexit: a call whose handler ends its goroutine is not one that succeeds.
+// TestWithinGoexit: a stream whose handler ends its goroutine is not one that succeeds.
 func TestWithinGoexit(t *testing.T) {
 	l := linked(t, Options{}, true)
-	l.unary = func(context.Context, *testpb.SimpleRequest) (*testpb.SimpleResponse, error) {
+	l.answer = func(*testpb.StreamingOutputCallRequest, outStream) error {
 		runtime.Goexit()
-		return nil, nil
+		return nil
 	}
-	if _, err := l.UnaryCall(t.Context(), &testpb.SimpleRequest{}); status.Code(err) != codes.Internal {
+	stream, err := l.StreamingOutputCall(t.Context(), &testpb.StreamingOutputCallRequest{})
+	if err == nil {
+		_, err = stream.Recv()
+	}
+	if status.Code(err) != codes.Internal {
 		t.Error(err)
 	}
 }
