@@ -15,6 +15,7 @@ import (
 	"github.com/forerunner-build/forerunner/proto/admin"
 	historypb "github.com/forerunner-build/forerunner/proto/history"
 	"github.com/forerunner-build/forerunner/web/answers"
+	"github.com/forerunner-build/forerunner/web/comparison"
 	"github.com/forerunner-build/forerunner/web/facts"
 	"github.com/forerunner-build/forerunner/web/printed"
 	"github.com/forerunner-build/forerunner/web/stored"
@@ -109,6 +110,9 @@ func (p *recordPages) viewOf(ctx context.Context, r *historypb.Record) *recordVi
 
 // verdictOf describes the outcome of an operation in a sentence.
 func verdictOf(r *historypb.Record) string {
+	if comparison.Skipped(r) {
+		return "The run was skipped: it has the result of an earlier one"
+	}
 	switch r.GetOutcome() {
 	case historypb.Outcome_SUCCEEDED:
 		return "Succeeded"

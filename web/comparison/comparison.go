@@ -4,14 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/forerunner-build/forerunner/bounded"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/proto/actionstats"
 	"github.com/forerunner-build/forerunner/proto/admin"
 	historypb "github.com/forerunner-build/forerunner/proto/history"
 	"github.com/forerunner-build/forerunner/web/stored"
@@ -91,7 +94,10 @@ type explaining struct {
 
 func (x *explaining) explain() {
 	r := x.r
-	if r.GetOutcome() == historypb.Outcome_CACHED {
+	switch {
+	case Skipped(r):
+		x.say("The result was not in the action cache, but the run was skipped: no input that an earlier run read has changed.")
+	case r.GetOutcome() == historypb.Outcome_CACHED:
 		x.say("The result was in the action cache: nothing ran.")
 	}
 	fn, err := stored.Function(r.GetDigestFunction())
@@ -121,6 +127,18 @@ func (x *explaining) explain() {
 	}
 	x.compare(blobs, before, now)
 	x.sum()
+}
+
+// Skipped reports whether the operation of a record has the result of an earlier run, which was not
+// in the action cache for its action. A result from the cache may have been reused before, too, but
+// comes without a message that says so.
+func Skipped(r *historypb.Record) bool {
+	if r.GetOutcome() != historypb.Outcome_CACHED || r.GetMessage() == "" {
+		return false
+	}
+	return slices.ContainsFunc(r.GetMetadata().GetAuxiliaryMetadata(), func(m *anypb.Any) bool {
+		return m.MessageIs((*actionstats.Reused)(nil))
+	})
 }
 
 func (x *explaining) say(format string, args ...any) {

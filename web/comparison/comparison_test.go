@@ -12,11 +12,13 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/anypb"
 	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/prefetch"
+	"github.com/forerunner-build/forerunner/proto/actionstats"
 	"github.com/forerunner-build/forerunner/proto/admin"
 	historypb "github.com/forerunner-build/forerunner/proto/history"
 	"github.com/forerunner-build/forerunner/web/stored"
@@ -175,6 +177,34 @@ func TestInputs(t *testing.T) {
 	f.run(action("one", "old"), cc())
 	e = f.explain(f.run(action("one", "new"), cc()))
 	expect(t, e, "Only inputs differ that no known run of this command read")
+}
+
+// TestSkipped distinguishes the result of an earlier run from one in the action cache, which may
+// have come from an earlier run itself.
+func TestSkipped(t *testing.T) {
+	reused, err := anypb.New(&actionstats.Reused{Scheduler: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for message, want := range map[string]string{
+		"the command was not run": "The result was not in the action cache, but the run was skipped",
+		"":                        "The result was in the action cache: nothing ran.",
+	} {
+		f := newFarm(t)
+		f.read = []string{""}
+		action := func(content string) *repb.Action {
+			return &repb.Action{InputRootDigest: f.put(&repb.Directory{Files: []*repb.FileNode{file("unread.h", content)}})}
+		}
+		f.run(action("old"), cc())
+		now := f.run(action("new"), cc())
+		now.Outcome, now.Message = historypb.Outcome_CACHED, message
+		now.Metadata = &repb.ExecutedActionMetadata{AuxiliaryMetadata: []*anypb.Any{reused}}
+		e := f.explain(now)
+		expect(t, e, want, "Input unread.h differs and was not read.")
+		if advised := strings.Contains(fmt.Sprint(e.Reasons), "--reuse=profile"); advised != (message == "") {
+			t.Errorf("message %q: --reuse=profile is advised: %t", message, advised)
+		}
+	}
 }
 
 // TestNearest has a target with many actions of one mnemonic. The comparison must choose the one

@@ -25,7 +25,7 @@ func (x *explaining) sum() {
 	if said > maxSaid {
 		x.say("%d more differences follow below.", said-maxSaid)
 	}
-	if x.onlyUnread() {
+	if x.onlyUnread() && !Skipped(x.r) {
 		x.say("Only inputs differ that no known run of this command read: remove them from the rule, " +
 			"or let workers skip such runs (--reuse=profile).")
 	}
