@@ -67,6 +67,7 @@ var floors = map[string]int{
 	"proto/admin":        1, // shows messages of others
 	"cgroup":             1,
 	"intake":             1,
+	"prefetch/mention":   0,
 	"prefetch/score":     1,
 	"records/kind":       1,
 	"records/record":     1,

@@ -18,6 +18,7 @@ import (
 	"github.com/forerunner-build/forerunner/farm/datafolder"
 	"github.com/forerunner-build/forerunner/farm/scrub"
 	"github.com/forerunner-build/forerunner/farm/serve"
+	"github.com/forerunner-build/forerunner/prefetch"
 	"github.com/forerunner-build/forerunner/proto/live"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
 	"github.com/forerunner-build/forerunner/runner"
@@ -232,6 +233,7 @@ func (s *Started) know(ctx, abort context.Context, o *worker.Options, open *clos
 		return fmt.Errorf("--state: %w", err)
 	}
 	o.Profiles = profiles
+	o.Limits = prefetch.NewLimits(prefetch.LimitsOptions{NoMentions: !w.PrefetchMentions})
 	open.add(func() error {
 		flushProfiles(abort, profiles)
 		return closeProfiles()

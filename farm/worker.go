@@ -104,6 +104,8 @@ type Worker struct {
 	ReportWidth int `tuning:"report_width" unit:"NUMBER" default:"-1" otherwise:"as many as slots" doc:"Number of actions that store outputs while their slot runs the next command"`
 	// Prefetch turns profiles and prefetching on.
 	Prefetch bool `tuning:"prefetch" unit:"true|false" default:"true" doc:"Remembers which files actions read, and prefetches them for similar actions"`
+	// PrefetchMentions: with Prefetch, it also reads files to find what to prefetch.
+	PrefetchMentions bool `tuning:"prefetch_mentions" unit:"true|false" default:"true" doc:"Without a profile, reads sources and scripts of an action to prefetch the files that they include or import"`
 
 	HTTP       string      `flag:"http" group:"Ports" unit:"ADDRESS" default:"127.0.0.1:8982" doc:"Address for health and metrics over HTTP; empty is none"`
 	ServeCache string      `flag:"serve-cache" unit:"ADDRESS" otherwise:"none" doc:"Address at which this worker serves its store to other workers, HOST:PORT as they reach it"`

@@ -130,6 +130,20 @@
 // Files above 512 KiB are fetched when they are opened. Unread neighbours never exceed 4 MiB and as
 // many bytes as the action has read; and they stop when less than one in ten was read in time.
 //
+// # Files that others mention
+//
+// A source that has come names the files that are read next. So files that the action opens and
+// that were not local are scanned (package mention), unless the profile has them; and so are the
+// files that they mention, when these have come, and so on: about one round trip for each level.
+// Without a profile it begins with the command line. A scan is remembered by its digest for all
+// races of the Limits.
+//
+// Mentioned files are in the queue before neighbours, whose directory nobody looks at for a file
+// that was mentioned. Doubtful ones, such as imports in functions, go behind the others, and are
+// scanned only when the action opens them. Mentioned and unread files never exceed 4 MiB and twice
+// the bytes of those that were read: mentions that are wrong soon have no say. Directories on the
+// way to a mentioned file are fetched as they become known, all of a level in one call.
+//
 // GetTree is not used: it returns all directories of a tree or none, but few of a large tree are
 // read, and those that were read before are known by their digests.
 //
@@ -142,10 +156,10 @@
 // # Goroutines and locks
 //
 // Profiles has no goroutines. A Race has one to three that walk, one that sends queued requests,
-// one that handles opens, and one for each call, of which there are at most 16; Stop ends all of
+// one that handles opens, one that scans files, and one for each call, of which there are at most 16; Stop ends all of
 // them and waits.
 //
-// Recorder.setMu comes before Recorder.mu; entry.mu, cache.mu, record.Careful.mu, Race.mu, reads.mu
-// and PartReads.mu are each alone; queue.mu comes before pace.mu. None is held during I/O or a
+// Recorder.setMu comes before Recorder.mu; entry.mu, cache.mu, record.Careful.mu, Race.mu, reads.mu,
+// mentions.mu, scans.mu and PartReads.mu are each alone; queue.mu comes before pace.mu. None is held during I/O or a
 // callback.
 package prefetch

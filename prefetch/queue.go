@@ -31,9 +31,10 @@ type class struct {
 type way uint8
 
 const (
-	small way = iota // predicted; requested with others in one call
-	near             // a neighbour of an opened file; requested with others in one call
-	large            // predicted; requested in a call of its own, because it is above largeBytes
+	small     way = iota // predicted; requested with others in one call
+	near                 // a neighbour of an opened file; requested with others in one call
+	mentioned            // mentioned by a file that was read; requested with others in one call
+	large                // predicted; requested in a call of its own, because it is above largeBytes
 	// A large file with parts that runs read: parts requests these like a small file, whole all of
 	// it like a large file.
 	parts
@@ -42,6 +43,9 @@ const (
 
 // isLarge reports whether the file is requested in a call of its own.
 func (w way) isLarge() bool { return w == large || w == whole }
+
+// isGuess reports whether the file is requested for what the action reads, not for a profile.
+func (w way) isGuess() bool { return w == near || w == mentioned }
 
 // isParted reports whether runs read only parts of the file.
 func (w way) isParted() bool { return w == parts || w == whole }
@@ -98,6 +102,7 @@ type queue struct {
 	// which define the start.
 	trips, most                                 int64
 	right, earned, doubt, largeDoubt, nearDoubt int64
+	mentionDoubt                                int64
 	held                                        bool // guarded by mu; the profile is not believed now
 	now                                         rank // guarded by mu; of the action's present reads
 	// Calls that are under way: how many for small and for large files, and how many bytes of small
@@ -126,7 +131,7 @@ func newQueue(o Origin, known ranges, p *pace) *queue {
 func (q *queue) lookLocked() { q.window, q.share = q.pace.look(q.total > 0) }
 
 // creditLocked is how many predicted bytes may still be requested.
-func (q *queue) creditLocked() int64 { return q.trustLocked() - q.doubt - q.nearDoubt }
+func (q *queue) creditLocked() int64 { return q.trustLocked() - q.doubt - q.nearDoubt - q.mentionDoubt }
 
 // trustLocked is how many bytes may be in doubt.
 func (q *queue) trustLocked() int64 { return min(q.trips*q.window, q.most) + q.earned }
@@ -190,11 +195,17 @@ func (q *queue) unforeseen(files []file) (others []file) {
 
 // near adds neighbours of files that the action has opened. So many of their bytes are in doubt
 // now.
-func (q *queue) near(files []file, doubt int64) {
+func (q *queue) near(files []file, doubt int64) { q.guess(files, &q.nearDoubt, doubt) }
+
+// mention adds files that others mention. So many of their bytes are in doubt now.
+func (q *queue) mention(files []file, doubt int64) { q.guess(files, &q.mentionDoubt, doubt) }
+
+// guess adds files, and sets a doubt that the mutex guards.
+func (q *queue) guess(files []file, of *int64, doubt int64) {
 	q.mu.Lock()
-	q.nearDoubt = doubt
-	if len(files) > 0 {
-		q.files[class{way: near}] = append(q.files[class{way: near}], files...)
+	*of = doubt
+	for _, f := range files {
+		q.files[f.class] = append(q.files[f.class], f)
 	}
 	q.lookLocked()
 	_, more := q.nextLocked()
@@ -256,9 +267,9 @@ func (q *queue) hold(held bool) {
 }
 
 // soon says how many parts of its reads an action at files of rank now reads before files of c:
-// none before neighbours. Files that it should have read already come last.
+// none before mentioned files and neighbours. Files that it should have read already come last.
 func (c class) soon(now rank) int {
-	if c.way == near {
+	if c.way.isGuess() {
 		return -1
 	}
 	return int((c.when - now) & lastRank)
@@ -270,6 +281,7 @@ func (c class) before(o class, now rank) bool {
 	large, rare := ordinal(c.way.isLarge()), ordinal(c.rare)
 	otherLarge, otherRare := ordinal(o.way.isLarge()), ordinal(o.rare)
 	return cmp.Or(
+		cmp.Compare(min(c.soon(now), 0), min(o.soon(now), 0)), cmp.Compare(ordinal(c.way == near), ordinal(o.way == near)),
 		cmp.Compare(c.soon(now)+large+rare, o.soon(now)+otherLarge+otherRare),
 		cmp.Compare(large, otherLarge), cmp.Compare(ordinal(c.way.isParted()), ordinal(o.way.isParted())),
 		cmp.Compare(rare, otherRare), cmp.Compare(c.when, o.when)) < 0
@@ -366,6 +378,8 @@ func (q *queue) mayGoLocked(c class) bool {
 	switch {
 	case c.way == near:
 		return true
+	case c.way == mentioned:
+		return q.total < q.share
 	case q.held || q.creditLocked() <= 0:
 		return false
 	case c.way.isLarge():
@@ -401,7 +415,7 @@ func heldFor(batch []file) (bytes int64) {
 func (q *queue) takeLocked(c class) []file {
 	files := q.files[c]
 	n, bytes, most := 0, int64(0), min(bytesPerCall, max(q.share/4, leastPerCall))
-	for n < len(files) && n < filesPerCall && (n == 0 || c.way != parts && (c.way == near || q.creditLocked() > 0)) {
+	for n < len(files) && n < filesPerCall && (n == 0 || c.way != parts && (c.way.isGuess() || q.creditLocked() > 0)) {
 		size := files[n].digest.SizeBytes()
 		if n > 0 && bytes+size > most {
 			break

@@ -330,3 +330,26 @@ func TestQueueRousesTheSender(t *testing.T) {
 		t.Error("is woken while the profile is wrong")
 	}
 }
+
+// Mentioned files go before neighbours, doubtful ones behind the others, and all before those that
+// only a profile has. They take no more of the link than a profile's files do.
+func TestQueueOrdersGuesses(t *testing.T) {
+	guess := func(h PathHash, c class) []file {
+		return []file{{digest: fileDigest(fmt.Sprint(h), 1000), hash: h, class: c}}
+	}
+	q := newQueue(Exact, nil, wide())
+	q.foresee(filesOf(1000))
+	q.near(guess(13, class{way: near}), 1000)
+	q.mention(guess(12, class{way: mentioned, rare: true}), 1000)
+	q.mention(guess(11, class{way: mentioned}), 2000)
+	if got := taken(q); !slices.Equal(got, []PathHash{11, 12, 13, 0}) {
+		t.Errorf("asks for %d", got)
+	}
+	narrow := newQueue(Exact, nil, &pace{window: leastWindow})
+	for i := range PathHash(1000) {
+		narrow.mention(guess(100+i, class{way: mentioned}), 1000)
+	}
+	if got := int64(len(taken(narrow))) * 1000; got > leastWindow+leastPerCall {
+		t.Errorf("%d bytes are under way over a narrow link", got)
+	}
+}

@@ -40,6 +40,13 @@ type Spec struct {
 	// Origin is the origin of Profile. A Coarse profile is trusted less.
 	Origin Origin
 	Limits *Limits // nil: NewLimits, for this Race alone
+	// Contents returns the verified bytes of a file if it is local, to find which files it mentions.
+	// It waits only for the disk. Nil: no file is read ahead because another one mentions it.
+	Contents func(d digest.Digest) ([]byte, bool)
+	// Args is the command line, as far as it is known, which may mention files by their path from
+	// WorkingDirectory, which is relative to the root.
+	Args             []string
+	WorkingDirectory string
 }
 
 // maxFalsePositives is the share of all paths from which on a Profile is useless.
@@ -67,6 +74,8 @@ type Race struct {
 	root    digest.Digest
 	reads   reads
 	queue   *queue
+	// mentions is nil if contents are not read.
+	mentions *mentions
 
 	cancel  context.CancelFunc
 	running sync.WaitGroup
@@ -109,6 +118,10 @@ func Start(ctx context.Context, s Spec) *Race {
 		r.limits = NewLimits(LimitsOptions{})
 	}
 	r.queue = newQueue(s.Origin, known, &r.limits.pace)
+	if s.Contents != nil && !r.limits.options.NoMentions {
+		r.mentions = newMentions()
+		r.running.Go(func() { r.follow(ctx, s) })
+	}
 	r.running.Go(func() { r.weigh(ctx) })
 	if r.profile != nil {
 		r.fetchRemembered(ctx)

@@ -23,6 +23,14 @@ func (r *Race) near(files []file, doubt int64) {
 	r.queue.near(files, doubt)
 }
 
+// mentioned takes files that others mention. So many of their bytes are in doubt now.
+func (r *Race) mentioned(files []file, doubt int64) {
+	if len(files) > 0 {
+		r.count(r.queue.unforeseen(files))
+	}
+	r.queue.mention(files, doubt)
+}
+
 // count counts predicted files, and returns as many as the limit allows.
 func (r *Race) count(files []file) []file {
 	r.mu.Lock()
@@ -126,6 +134,7 @@ func (r *Race) fetch(ctx context.Context, batch []file) {
 	}
 	r.mu.Unlock()
 	r.reads.ended(batch, fetched)
+	r.mentions.ended(batch, fetched)
 }
 
 // sizes returns how many bytes blobs have together.

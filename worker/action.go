@@ -189,7 +189,7 @@ func (a *action) accept(ctx context.Context) error {
 	if a.command, err = parseCommand(message); err != nil {
 		return fault.Errorf(codes.InvalidArgument, "command %s: %w", commandDigest, err)
 	}
-	a.ahead.KnowCommand(a.command.args)
+	a.ahead.KnowCommand(a.command.args, a.command.WorkingDirectory)
 	a.how, err = a.w.opts.Isolation.Plan(a.command.args, a.command.env, asked, a.p.index)
 	return err
 }

@@ -136,7 +136,7 @@ func (f *Farm) newWorker(ctx context.Context, s Setting) (*workerRun, error) {
 		Scheduler: "grpc://" + f.Address, Storage: "grpc://" + far.Address(),
 		ID: map[string]string{"bench": fmt.Sprint(f.Starts)}, Platform: s.Platform,
 		Data: data, CacheDir: filepath.Join(f.Dir, fmt.Sprintf("cache-%d", f.Starts)), CacheSize: "8G",
-		Slots: s.Slots, SizeClass: 1, ExecFilesystem: s.Method, Prefetch: !s.Plain, Logger: f.Log,
+		Slots: s.Slots, SizeClass: 1, ExecFilesystem: s.Method, Prefetch: !s.Plain, PrefetchMentions: !s.Plain, Logger: f.Log,
 		Disk:          scrub.Disk{SpreadFolders: true},
 		NoCompression: s.Distance.Bandwidth == 0, // otherwise compression would hide the cost of bytes
 	}}

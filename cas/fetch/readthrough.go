@@ -200,6 +200,9 @@ func (t *ReadThrough) LocalDirectory(d digest.Digest) (*tree.Directory, bool) {
 	return dir, err == nil // otherwise Directory will return the error
 }
 
+// LocalBlob returns the bytes of d if it is in the store, and right. It waits only for the disk.
+func (t *ReadThrough) LocalBlob(d digest.Digest) ([]byte, bool) { return t.store.ReadLocal(d) }
+
 // hold makes ds local, which the caller has counted as used, and keeps them pinned
 // until they are released. After an error nothing is pinned.
 func (t *ReadThrough) hold(ctx context.Context, ds []digest.Digest) (*holding, error) {

@@ -46,6 +46,9 @@ type Fetch struct {
 
 	cancel context.CancelFunc
 	known  chan struct{} // closed when the command is known
+	// The command; valid once known is closed.
+	args []string
+	dir  string
 	begun  chan struct{} // closed when inputs may be fetched
 	run    bool          // begun is closed
 	// found is closed when race is set, or never will be.
@@ -92,20 +95,33 @@ func Start(ctx context.Context, s Spec) *Fetch {
 		}
 		f.origin = origin
 		if ctx.Err() == nil {
-			f.race.Store(prefetch.Start(ctx, prefetch.Spec{
-				Root: s.Root, Source: s.Inputs, Profile: profile, Origin: origin, Limits: s.Limits,
-			}))
+			f.race.Store(prefetch.Start(ctx, f.raceSpec(profile, origin)))
 		}
 	}()
 	return f
 }
 
-// KnowCommand sets the action's command. It is called once.
-func (f *Fetch) KnowCommand(args []string) {
+func (f *Fetch) raceSpec(profile *prefetch.Profile, origin prefetch.Origin) prefetch.Spec {
+	s := prefetch.Spec{
+		Root: f.spec.Root, Source: f.spec.Inputs, Profile: profile, Origin: origin, Limits: f.spec.Limits,
+		Contents: f.spec.Inputs.LocalBlob,
+	}
+	select {
+	case <-f.known:
+		s.Args, s.WorkingDirectory = f.args, f.dir
+	default:
+	}
+	return s
+}
+
+// KnowCommand sets the action's command line and its working directory, relative to the input root.
+// It is called once.
+func (f *Fetch) KnowCommand(args []string, workingDirectory string) {
 	if f == nil {
 		return
 	}
 	f.action.Tool = kind.ToolOf(args)
+	f.args, f.dir = args, workingDirectory
 	close(f.known)
 }
 
@@ -165,6 +181,9 @@ func (f *Fetch) Opened(d digest.Digest, was cas.Presence) {
 		f.tally.Opened(d, was)
 		if was == cas.Local {
 			f.parts.Unseen(d)
+		}
+		if race := f.race.Load(); race != nil {
+			race.Came(d, was)
 		}
 	}
 }

@@ -232,7 +232,7 @@ func figures(t *testing.T, random *rand.Rand) (got, want prefetch.Figures) {
 		profiles := profilesOf(t, random, action, paths)
 		through := group.Through(s)
 		f := Start(t.Context(), Spec{Action: prefetch.Action{Digest: action.Digest}, Root: root, Inputs: through, Profiles: profiles})
-		f.KnowCommand([]string{"tool"})
+		f.KnowCommand([]string{"tool"}, ".")
 		source := inputs.Source{ReadThrough: through, Verifier: store.Verifier(), Opened: f.Opened}
 		opened := map[digest.Digest]bool{}
 		pause := time.Duration(random.IntN(10)) * time.Millisecond

@@ -42,7 +42,7 @@ func TestHeld(t *testing.T) {
 			for _, run := range []bool{false, true} {
 				through := group.Through(s)
 				f := Start(t.Context(), Spec{Action: action, Root: root, Inputs: through, Profiles: profiles, Held: true})
-				f.KnowCommand([]string{"tool"})
+				f.KnowCommand([]string{"tool"}, ".")
 				time.Sleep(time.Minute)
 				if n, _ := through.Fetched(); n > 0 {
 					t.Errorf("%d blobs were fetched of an action that may not be run", n)

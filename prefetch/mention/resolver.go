@@ -1,0 +1,342 @@
+package mention
+
+import (
+	"path"
+	"slices"
+	"strings"
+)
+
+// A Sight is what is known of a path.
+type Sight uint8
+
+// What is known of a path.
+const (
+	Absent  Sight = iota
+	Unknown       // a folder on the way is not known yet; the Tree may learn of it
+	Folder
+	File
+)
+
+// A Tree is an input tree, as far as it is known.
+type Tree interface {
+	// Look returns what is at a clean relative path; "." is the root. at is that path without
+	// symlinks.
+	Look(path string) (at string, s Sight)
+	// Holding returns a few known folders that have an entry with that name.
+	Holding(name string) []string
+}
+
+// The bounds of a Resolver.
+const (
+	maxFolders  = 256 // folders of headers, and of modules
+	maxMemory   = 1 << 16
+	freeSearch  = 16 // calls of Tree.Holding
+	mostSearch  = 64 // of them, if they find something
+	searchWorth = 4  // calls for each that found something
+	maxUp       = 32 // folders above a file
+)
+
+// A Resolver finds mentioned files. It belongs to one goroutine.
+type Resolver struct {
+	tree Tree
+	work string // the working directory
+	// Folders in which mentioned files were, or that the command line names; first ones go first.
+	headers, modules []string
+	searches, hits   int
+	searched         map[string]struct{}
+	resolved         map[named][]string // mentions that do not depend on the mentioning file
+}
+
+type named struct {
+	kind Kind
+	name string
+}
+
+// NewResolver returns a Resolver of a command with that working directory in the tree.
+func NewResolver(t Tree, work string) *Resolver {
+	return &Resolver{tree: t, work: path.Clean(work), searched: map[string]struct{}{}, resolved: map[named][]string{}}
+}
+
+// Resolve returns the files that the file at from mentions by m, the most likely first. For a
+// command line from is "". If known is false, ask again when the tree knows more folders. With
+// settled, the tree will hardly learn more: then other folders are tried.
+func (r *Resolver) Resolve(from string, m Mention, settled bool) (files []string, known bool) {
+	switch m.Kind {
+	case Include:
+		return nil, r.include(m.Name)
+	case Word:
+		return r.only(r.first(r.work, m.Name, plain))
+	case Script:
+		return r.only(r.first(path.Dir(from), m.Name, scripts))
+	case Package:
+		return r.packaged(path.Dir(from), m.Name)
+	case Quoted:
+		if at, s := r.first(path.Dir(from), m.Name, plain); s == File || s == Unknown {
+			return r.only(at, s)
+		}
+	case Relative:
+		return r.relative(path.Dir(from), m.Name)
+	}
+	key := named{m.Kind, m.Name}
+	if m.Kind == Quoted {
+		key.kind = Bracketed
+	}
+	if files, ok := r.resolved[key]; ok && !slices.Contains(files, from) {
+		return files, true
+	}
+	if m.Kind == Module || m.Kind == Submodule {
+		files, known = r.module(from, m, settled)
+	} else {
+		files, known = r.header(from, m.Name, settled)
+	}
+	if known && (settled || len(files) > 0) && len(r.resolved) < maxMemory && !slices.Contains(files, from) {
+		r.resolved[key] = files
+	}
+	return files, known
+}
+
+// What may follow the name of a file.
+var (
+	plain   = []string{""}
+	scripts = []string{
+		"", ".js", ".mjs", ".cjs", ".json", ".ts", ".tsx", ".jsx", ".d.ts", "/index.js", "/index.mjs", "/index.cjs",
+		"/index.ts", "/index.tsx", "/index.d.ts",
+	}
+	pythons = []string{".py", "/__init__.py"}
+)
+
+func (r *Resolver) only(at string, s Sight) (files []string, known bool) {
+	if s == File {
+		return []string{at}, true
+	}
+	return nil, s != Unknown
+}
+
+// first returns the first file in a folder with that name and one of the endings.
+func (r *Resolver) first(folder, name string, endings []string) (at string, s Sight) {
+	base := path.Join(folder, name)
+	if !inside(base) {
+		return "", Absent
+	}
+	parent, s := r.tree.Look(path.Dir(base))
+	if s == Unknown {
+		return "", Unknown
+	}
+	if s != Folder {
+		return "", Absent
+	}
+	base = path.Join(parent, path.Base(base))
+	for _, ending := range endings {
+		at, s := r.tree.Look(path.Clean(base + ending))
+		if s == File || s == Unknown {
+			return at, s
+		}
+	}
+	return "", Absent
+}
+
+// inside reports whether a clean path is in the tree.
+func inside(p string) bool {
+	return p != ".." && !strings.HasPrefix(p, "../") && !strings.HasPrefix(p, "/")
+}
+
+// include adds a folder of headers that the command line names.
+func (r *Resolver) include(name string) (known bool) {
+	folder := path.Join(r.work, name)
+	if !inside(folder) {
+		return true
+	}
+	at, s := r.tree.Look(folder)
+	if s == Folder && len(r.headers) < maxFolders && !slices.Contains(r.headers, at) {
+		r.headers = append(r.headers, at)
+	}
+	return s != Unknown
+}
+
+// header finds a header in the folders of headers.
+func (r *Resolver) header(from, name string, settled bool) (files []string, known bool) {
+	for _, folder := range r.headers {
+		at, s := r.first(folder, name, plain)
+		if s == Unknown {
+			return nil, false
+		}
+		if s == File && at != from {
+			return []string{at}, true
+		}
+	}
+	if !settled {
+		return nil, false
+	}
+	if folder, ok := r.search(from, name, plain); ok {
+		r.headers = learn(r.headers, folder)
+		return r.only(r.first(folder, name, plain))
+	}
+	return nil, true
+}
+
+// learn adds a folder behind others.
+func learn(folders []string, folder string) []string {
+	if len(folders) >= maxFolders || slices.Contains(folders, folder) {
+		return folders
+	}
+	return append(folders, folder)
+}
+
+// search looks for a name in all known folders, and returns the one that shares most of its path
+// with the file at from. It searches less if it finds little.
+func (r *Resolver) search(from, name string, endings []string) (folder string, ok bool) {
+	first, _, deeper := strings.Cut(name, "/")
+	if _, again := r.searched[name]; again || r.searches >= min(freeSearch+searchWorth*r.hits, mostSearch) {
+		return "", false
+	}
+	r.searched[name] = struct{}{}
+	r.searches++
+	names := []string{first}
+	if !deeper {
+		names = names[:0]
+		for _, ending := range endings {
+			entry, _, _ := strings.Cut(strings.TrimPrefix(first+ending, "/"), "/")
+			names = append(names, entry)
+		}
+	}
+	shared := -1
+	for _, entry := range names {
+		for _, holder := range r.tree.Holding(entry) {
+			if n := sharedPath(holder, from); n > shared {
+				if _, s := r.first(holder, name, endings); s == File {
+					folder, shared = holder, n
+				}
+			}
+		}
+	}
+	if shared >= 0 {
+		r.hits++
+	}
+	return folder, shared >= 0
+}
+
+// sharedPath returns the number of components with which both paths begin.
+func sharedPath(a, b string) (n int) {
+	for {
+		first, aRest, aMore := strings.Cut(a, "/")
+		other, bRest, bMore := strings.Cut(b, "/")
+		if first != other {
+			return n
+		}
+		n++
+		if !aMore || !bMore {
+			return n
+		}
+		a, b = aRest, bRest
+	}
+}
+
+// module finds a Python module and the packages that contain it.
+func (r *Resolver) module(from string, m Mention, settled bool) (files []string, known bool) {
+	roots := []string{r.packageRoot(path.Dir(from))}
+	for _, root := range append(roots, r.modules...) {
+		files, s := r.below(root, m.Name)
+		if s == Unknown {
+			return nil, false
+		}
+		if s == File {
+			r.modules = learn(r.modules, root)
+			return files, true
+		}
+	}
+	if m.Kind == Submodule {
+		return nil, true // the name is something else in the module
+	}
+	if !settled {
+		return nil, false
+	}
+	if root, ok := r.search(from, m.Name, pythons); ok {
+		r.modules = learn(r.modules, root)
+		files, _ = r.below(root, m.Name)
+	}
+	return files, true
+}
+
+// packageRoot returns the folder in which Python finds the package that has a module in folder.
+func (r *Resolver) packageRoot(folder string) string {
+	for range maxUp {
+		if folder == "." {
+			break
+		}
+		if _, s := r.tree.Look(path.Join(folder, "__init__.py")); s != File {
+			break
+		}
+		folder = path.Dir(folder)
+	}
+	return folder
+}
+
+// below returns the files of a Python module in a folder, File if it is there: those of the packages
+// that contain it, and its own.
+func (r *Resolver) below(root, name string) (files []string, s Sight) {
+	at, s := r.first(root, name, pythons)
+	if s != File {
+		return nil, s
+	}
+	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
+		if init, s := r.first(root, dir+"/__init__.py", plain); s == File && init != at {
+			files = append(files, init)
+		}
+	}
+	return append(files, at), File
+}
+
+// relative finds a Python module by its path from a folder.
+func (r *Resolver) relative(folder, name string) (files []string, known bool) {
+	if path.Base(name) == "." || name == "." {
+		return r.only(r.first(folder, path.Join(name, "__init__.py"), plain))
+	}
+	return r.only(r.first(folder, name, pythons))
+}
+
+// packaged finds a module of a JavaScript package, and the package's description.
+func (r *Resolver) packaged(folder, name string) (files []string, known bool) {
+	parts := strings.SplitN(name, "/", 3)
+	own := 1
+	if strings.HasPrefix(name, "@") {
+		own = 2
+	}
+	own = min(own, len(parts))
+	pack, sub := strings.Join(parts[:own], "/"), strings.Join(parts[own:], "/")
+	for range maxUp {
+		home := path.Join(folder, "node_modules", pack)
+		at, s := r.tree.Look(home)
+		if s == Unknown {
+			return nil, false
+		}
+		if s == Folder {
+			return r.inPackage(at, sub)
+		}
+		if folder == "." || folder == "/" {
+			break
+		}
+		folder = path.Dir(folder)
+	}
+	return nil, true
+}
+
+func (r *Resolver) inPackage(home, sub string) (files []string, known bool) {
+	description, s := r.first(home, "package.json", plain)
+	if s == Unknown {
+		return nil, false
+	}
+	if s == File {
+		files = append(files, description)
+	}
+	if sub == "" && s == File {
+		return files, true // it mentions the others
+	}
+	at, s := r.first(home, path.Join(".", sub), scripts)
+	if sub == "" {
+		at, s = r.first(home, "index.js", plain)
+	}
+	if s == File {
+		files = append(files, at)
+	}
+	return files, s != Unknown
+}

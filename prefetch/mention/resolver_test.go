@@ -1,0 +1,158 @@
+package mention
+
+import (
+	"path"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// A tree is a Tree by path.
+type tree map[string]Sight
+
+// treeOf returns the tree with these files. A path that ends in "/" is a folder that is not known.
+func treeOf(paths ...string) tree {
+	t := tree{".": Folder}
+	for _, p := range paths {
+		folder, unknown := strings.CutSuffix(p, "/")
+		t[folder] = File
+		if unknown {
+			t[folder] = Folder
+			t[folder+"/"] = Unknown
+		}
+		for up := path.Dir(folder); up != "."; up = path.Dir(up) {
+			t[up] = Folder
+		}
+	}
+	return t
+}
+
+func (t tree) Look(p string) (at string, s Sight) {
+	for up := path.Dir(p); up != "."; up = path.Dir(up) {
+		if t[up+"/"] == Unknown {
+			if _, ok := t[up+"/"]; ok {
+				return "", Unknown
+			}
+		}
+	}
+	return p, t[p]
+}
+
+func (t tree) Holding(name string) (folders []string) {
+	for p, s := range t {
+		if path.Base(p) == name && s != Absent && !strings.HasSuffix(p, "/") {
+			folders = append(folders, path.Dir(p))
+		}
+	}
+	slices.Sort(folders)
+	return folders
+}
+
+func TestResolve(t *testing.T) {
+	for _, c := range []struct {
+		about, paths, args, from string
+		mention                  Mention
+		want                     string // "?" is not known
+	}{
+		{"beside", "a/b.cc a/c.h c.h", "", "a/b.cc", Mention{Kind: Quoted, Name: "c.h"}, "a/c.h"},
+		{"above", "a/b.cc c.h", "", "a/b.cc", Mention{Kind: Quoted, Name: "../c.h"}, "c.h"},
+		{"outside", "a.cc", "", "a.cc", Mention{Kind: Quoted, Name: "../c.h"}, ""},
+		{"in a folder of headers", "a.cc i/c.h j/c.h", "-Ij -Ii", "a.cc", Mention{Kind: Quoted, Name: "c.h"}, "j/c.h"},
+		{"brackets", "a.cc c.h j/c.h", "-isystem j", "a.cc", Mention{Kind: Bracketed, Name: "c.h"}, "j/c.h"},
+		{"next", "i/c.h j/c.h", "-Ii -Ij", "i/c.h", Mention{Kind: Bracketed, Name: "c.h"}, "j/c.h"},
+		{"anywhere", "x/a.cc y/z/b/c.h", "", "x/a.cc", Mention{Kind: Bracketed, Name: "b/c.h"}, "y/z/b/c.h"},
+		{"the nearer one", "x/y/a.cc x/i/b/c.h j/b/c.h", "", "x/y/a.cc", Mention{Kind: Bracketed, Name: "b/c.h"}, "x/i/b/c.h"},
+		{"nowhere", "a.cc b/d.h", "", "a.cc", Mention{Kind: Bracketed, Name: "b/c.h"}, ""},
+		{"not yet known", "a.cc i/b/", "-Ii", "a.cc", Mention{Kind: Bracketed, Name: "b/c.h"}, "?"},
+		{"a folder", "a.cc b/c", "", "a.cc", Mention{Kind: Quoted, Name: "b"}, ""},
+
+		{"a module beside", "p/a.py p/b.py", "", "p/a.py", Mention{Kind: Module, Name: "b"}, "p/b.py"},
+		{"a package", "a.py b/__init__.py b/c/__init__.py b/c/d.py", "", "a.py", Mention{Kind: Module, Name: "b/c/d"},
+			"b/c/__init__.py b/__init__.py b/c/d.py"},
+		{"from within a package", "l/b/__init__.py l/b/c.py l/d.py", "", "l/b/c.py", Mention{Kind: Module, Name: "d"}, "l/d.py"},
+		{"a library", "a.py lib/os.py lib/re/__init__.py", "", "a.py", Mention{Kind: Module, Name: "re"}, "lib/re/__init__.py"},
+		{"a name in a module", "a.py b.py", "", "a.py", Mention{Kind: Submodule, Name: "b/c"}, ""},
+		{"a module of a package", "a.py b/__init__.py b/c.py", "", "a.py", Mention{Kind: Submodule, Name: "b/c"}, "b/__init__.py b/c.py"},
+		{"relative", "p/__init__.py p/a.py p/b.py", "", "p/a.py", Mention{Kind: Relative, Name: "b"}, "p/b.py"},
+		{"the own package", "p/__init__.py p/a.py", "", "p/a.py", Mention{Kind: Relative, Name: "."}, "p/__init__.py"},
+		{"the package above", "p/__init__.py p/q/a.py", "", "p/q/a.py", Mention{Kind: Relative, Name: "../."}, "p/__init__.py"},
+
+		{"a script", "a.js b.js", "", "a.js", Mention{Kind: Script, Name: "./b"}, "b.js"},
+		{"a script with its extension", "l/a.js l/b.js l/b.js.js", "", "l/a.js", Mention{Kind: Script, Name: "./b.js"}, "l/b.js"},
+		{"an index", "l/a.js l/b/index.js", "", "l/a.js", Mention{Kind: Script, Name: "./b"}, "l/b/index.js"},
+		{"the own index", "l/a.js l/index.js", "", "l/a.js", Mention{Kind: Script, Name: "."}, "l/index.js"},
+		{"the index of the root", "a.js index.js", "", "a.js", Mention{Kind: Script, Name: "."}, "index.js"},
+		{"a package of npm", "l/a.js node_modules/b/package.json node_modules/b/index.js", "", "l/a.js",
+			Mention{Kind: Package, Name: "b"}, "node_modules/b/package.json"},
+		{"the nearest one", "l/m/a.js l/node_modules/b/index.js node_modules/b/index.js", "", "l/m/a.js",
+			Mention{Kind: Package, Name: "b"}, "l/node_modules/b/index.js"},
+		{"a file of one", "a.js node_modules/@b/c/package.json node_modules/@b/c/d/e.js", "", "a.js",
+			Mention{Kind: Package, Name: "@b/c/d/e"}, "node_modules/@b/c/package.json node_modules/@b/c/d/e.js"},
+		{"a builtin", "a.js node_modules/b/index.js", "", "a.js", Mention{Kind: Package, Name: "fs"}, ""},
+		{"a package that is not known", "a.js node_modules/", "", "a.js", Mention{Kind: Package, Name: "b"}, "?"},
+
+		{"a word", "a/b.sh", "", "", Mention{Kind: Word, Name: "a/b.sh"}, "a/b.sh"},
+		{"a word that is a folder", "a/b.sh", "", "", Mention{Kind: Word, Name: "a"}, ""},
+	} {
+		r := NewResolver(treeOf(strings.Fields(c.paths)...), "")
+		for _, m := range Words(strings.Fields(c.args)) {
+			r.Resolve("", m, true)
+		}
+		for range 2 { // the second answer may be remembered
+			files, known := r.Resolve(c.from, c.mention, true)
+			got := strings.Join(files, " ")
+			if !known {
+				got = "?"
+			}
+			if got != c.want {
+				t.Errorf("%s: %q, want %q", c.about, got, c.want)
+			}
+		}
+	}
+}
+
+// The command line counts from the working directory.
+func TestResolveInWorkingDirectory(t *testing.T) {
+	r := NewResolver(treeOf("w/a.cc", "w/i/b.h", "c.h"), "w")
+	for _, m := range Words(strings.Fields("-Ii a.cc -I..")) {
+		r.Resolve("", m, true)
+	}
+	for want, m := range map[string]Mention{
+		"w/a.cc": {Kind: Word, Name: "a.cc"}, "w/i/b.h": {Kind: Bracketed, Name: "b.h"}, "c.h": {Kind: Bracketed, Name: "c.h"},
+	} {
+		if files, _ := r.Resolve("w/a.cc", m, true); !slices.Equal(files, []string{want}) {
+			t.Errorf("%v: %v", m, files)
+		}
+	}
+}
+
+// Nothing is looked for everywhere before the tree is settled; then a name only once, and few names
+// if none is there.
+func TestSearchIsBounded(t *testing.T) {
+	counted := &counting{tree: treeOf("a.cc", "i/j/b.h")}
+	r := NewResolver(counted, "")
+	if files, known := r.Resolve("a.cc", Mention{Kind: Bracketed, Name: "b.h"}, false); known || files != nil {
+		t.Errorf("%v before the tree is settled", files)
+	}
+	if files, _ := r.Resolve("a.cc", Mention{Kind: Bracketed, Name: "b.h"}, true); !slices.Equal(files, []string{"i/j/b.h"}) {
+		t.Errorf("%v when it is", files)
+	}
+	for i := range 1000 {
+		for range 3 {
+			r.Resolve("a.cc", Mention{Kind: Bracketed, Name: strings.Repeat("x", 1+i%400) + ".h"}, true)
+		}
+	}
+	if counted.searches > freeSearch+searchWorth {
+		t.Errorf("%d searches", counted.searches)
+	}
+}
+
+type counting struct {
+	tree
+	searches int
+}
+
+func (c *counting) Holding(name string) []string {
+	c.searches++
+	return c.tree.Holding(name)
+}
