@@ -67,6 +67,7 @@ var floors = map[string]int{
 	"proto/admin":        1, // shows messages of others
 	"cgroup":             1,
 	"intake":             1,
+	"prefetch/follow":    2,
 	"prefetch/mention":   0,
 	"prefetch/score":     1,
 	"records/kind":       1,
@@ -92,7 +93,7 @@ var floors = map[string]int{
 	"vfs/link":            2,
 	"vfs/overlay":         2,
 	"vfs/vfstest":         2, // for tests
-	"prefetch":            2,
+	"prefetch":            3,
 	"records":             2,
 	"records/accounts":    2,
 	"records/lookback":    3,
@@ -112,7 +113,7 @@ var floors = map[string]int{
 	"web/timeline":        3, // writes workers as text
 	"web/charts":          3,
 	"web/stored":          2,
-	"web/comparison":      3,
+	"web/comparison":      4,
 	"web/facts":           4,
 
 	"auth/login":           3, // its sessions are those of auth
@@ -241,7 +242,7 @@ func TestFloorFaults(t *testing.T) {
 	}{
 		{"down", "worker", []string{"cas", "cas/digest", "vfs", "proto/fsac"}, ""},
 		{"down by four", "cmd/forerunner", []string{"farm", "cgroup"}, ""},
-		{"sideways", "prefetch", []string{"cas/disk"}, "prefetch (floor 2) imports cas/disk (floor 2)"},
+		{"sideways", "records", []string{"cas/disk"}, "records (floor 2) imports cas/disk (floor 2)"},
 		{"between the halves", "worker", []string{"scheduler"}, "worker (floor 5) imports scheduler (floor 8)"},
 		{"up", "cas", []string{"worker"}, "cas (floor 1) imports worker (floor 5)"},
 		{"allowed by floor only", "scheduler", []string{"runner"}, "scheduler may not import runner"},

@@ -156,10 +156,10 @@
 // # Goroutines and locks
 //
 // Profiles has no goroutines. A Race has one to three that walk, one that sends queued requests,
-// one that handles opens, one that scans files, and one for each call, of which there are at most 16; Stop ends all of
-// them and waits.
+// one that handles opens, one that follows mentions, and one for each call, of which there are at
+// most 16; Stop ends all of them and waits.
 //
-// Recorder.setMu comes before Recorder.mu; entry.mu, cache.mu, record.Careful.mu, Race.mu, reads.mu,
-// mentions.mu, scans.mu and PartReads.mu are each alone; queue.mu comes before pace.mu. None is held during I/O or a
+// Recorder.setMu comes before Recorder.mu; entry.mu, cache.mu, record.Careful.mu, Race.mu, reads.mu
+// and PartReads.mu are each alone; queue.mu comes before pace.mu. None is held during I/O or a
 // callback.
 package prefetch

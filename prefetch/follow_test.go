@@ -11,6 +11,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
+	"github.com/forerunner-build/forerunner/prefetch/follow"
 )
 
 // A library is an input root with contents, which are read while a command runs.
@@ -162,7 +163,7 @@ func TestMentionsThatAreNotRead(t *testing.T) {
 		l.run(t, r, "main.c")
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if bytes := l.fileBytes(); bytes > mentionFree+10_000 || bytes < mentionFree-200_000 {
+		if bytes := l.fileBytes(); bytes > follow.FreeBytes+10_000 || bytes < follow.FreeBytes-200_000 {
 			t.Errorf("%d bytes came", bytes)
 		}
 		for i := range 30 { // which is right, so there is more credit
@@ -170,7 +171,7 @@ func TestMentionsThatAreNotRead(t *testing.T) {
 		}
 		time.Sleep(time.Hour)
 		synctest.Wait()
-		if bytes := l.fileBytes(); bytes < mentionFree+creditOfMention*2_000_000 {
+		if bytes := l.fileBytes(); bytes < follow.FreeBytes+follow.Credit*2_000_000 {
 			t.Errorf("only %d bytes came when 3 MB had been read", bytes)
 		}
 		r.Stop()

@@ -2,13 +2,10 @@ package prefetch
 
 import (
 	"context"
-	"sync"
 
 	"golang.org/x/sync/semaphore"
 
-	"github.com/forerunner-build/forerunner/bounded"
-	"github.com/forerunner-build/forerunner/cas/digest"
-	"github.com/forerunner-build/forerunner/prefetch/mention"
+	"github.com/forerunner-build/forerunner/prefetch/follow"
 )
 
 // LimitsOptions limit the requests of all races of one worker together. Zero values mean the
@@ -43,7 +40,7 @@ type Limits struct {
 	options                   LimitsOptions
 	calls, bytes, directories *semaphore.Weighted
 	pace                      pace
-	scans                     *scans
+	scans                     *follow.Scans
 }
 
 // NewLimits returns unused Limits.
@@ -54,7 +51,7 @@ func NewLimits(o LimitsOptions) *Limits {
 		calls:       semaphore.NewWeighted(int64(o.Calls)),
 		bytes:       semaphore.NewWeighted(o.BytesInFlight),
 		directories: semaphore.NewWeighted(int64(o.DirectoryCalls)),
-		scans:       newScans(),
+		scans:       follow.NewScans(),
 	}
 }
 
@@ -95,41 +92,4 @@ func (l *Limits) directory(ctx context.Context) (release func(), err error) {
 		return nil, err
 	}
 	return func() { l.directories.Release(1) }, nil
-}
-
-// scansBytes limits the memory for the mentions of files that were read.
-const scansBytes = 8 << 20
-
-// scans are the mentions of files that were read lately, for all races of a worker.
-type scans struct {
-	mu      sync.Mutex
-	entries *bounded.Cache[scanKey, []mention.Mention] // guarded by mu
-}
-
-// A scanKey is a content, and the extension by which it was read.
-type scanKey struct {
-	digest    digest.Digest
-	extension string
-}
-
-func newScans() *scans {
-	return &scans{entries: bounded.New[scanKey, []mention.Mention](scansBytes)}
-}
-
-func (s *scans) get(k scanKey) ([]mention.Mention, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.entries.Get(k)
-}
-
-func (s *scans) put(k scanKey, found []mention.Mention) {
-	weight := int64(256)
-	for _, m := range found {
-		weight += 32 + int64(len(m.Name))
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if weight <= scansBytes {
-		s.entries.Put(k, found, weight)
-	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/span"
 	"github.com/forerunner-build/forerunner/cas/tree"
+	"github.com/forerunner-build/forerunner/prefetch/follow"
 )
 
 // A Source fetches blobs for a Race. It also serves callers that wait, and serves them first.
@@ -75,7 +76,7 @@ type Race struct {
 	reads   reads
 	queue   *queue
 	// mentions is nil if contents are not read.
-	mentions *mentions
+	mentions *follow.Follower
 
 	cancel  context.CancelFunc
 	running sync.WaitGroup
@@ -84,6 +85,8 @@ type Race struct {
 	fetched []digest.Digest // guarded by mu; files that were fetched ahead
 	stats   Stats           // guarded by mu
 	parts   []func()        // guarded by mu; release those that were requested
+	// mentioned are files that were requested because others mention them. Guarded by mu.
+	mentioned map[PathHash]follow.File
 }
 
 // The bounds of one Race.
@@ -119,8 +122,7 @@ func Start(ctx context.Context, s Spec) *Race {
 	}
 	r.queue = newQueue(s.Origin, known, &r.limits.pace)
 	if s.Contents != nil && !r.limits.options.NoMentions {
-		r.mentions = newMentions()
-		r.running.Go(func() { r.follow(ctx, s) })
+		r.follow(ctx, s)
 	}
 	r.running.Go(func() { r.weigh(ctx) })
 	if r.profile != nil {

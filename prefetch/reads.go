@@ -33,7 +33,7 @@ func (r *Race) Opened(path string, k tree.Kind) {
 	if k != tree.File {
 		return
 	}
-	r.mentions.opened(path)
+	r.mentions.Opened(path)
 	r.reads.note(func() {
 		if len(r.reads.opened) < maxOpened {
 			r.reads.opened = append(r.reads.opened, path)
@@ -94,7 +94,7 @@ func (r *Race) weigh(ctx context.Context) {
 				when, _ := r.profile.foresees(h)
 				foreseen = r.queue.read(h, progress.opened(when))
 			}
-			reach.opened(path, foreseen || r.mentions.has(h))
+			reach.opened(path, foreseen || r.mentions.Has(path))
 		}
 		for _, c := range calls {
 			reach.ended(c)

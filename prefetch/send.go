@@ -4,7 +4,9 @@ import (
 	"context"
 	"time"
 
+	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/prefetch/follow"
 )
 
 // foresee takes files that the profile foresees; it does not keep the slice.
@@ -23,13 +25,38 @@ func (r *Race) near(files []file, doubt int64) {
 	r.queue.near(files, doubt)
 }
 
-// mentioned takes files that others mention. So many of their bytes are in doubt now.
-func (r *Race) mentioned(files []file, doubt int64) {
+// follow has files read ahead that others mention, until ctx ends.
+func (r *Race) follow(ctx context.Context, s Spec) {
+	of := follow.Spec{
+		Root: r.root, Source: r.source, Contents: s.Contents, Scans: r.limits.scans,
+		Args: s.Args, WorkingDirectory: s.WorkingDirectory, Request: r.mention,
+		Fetch: func(ds []digest.Digest) { r.running.Go(func() { r.fetchDirectories(ctx, ds) }) },
+	}
+	if r.profile != nil {
+		of.Foresees = func(path string) bool { return r.profile.containsSmall(HashPath(path)) }
+	}
+	r.mentions, r.mentioned = follow.New(of), map[PathHash]follow.File{}
+	r.running.Go(func() { r.mentions.Run(ctx) })
+}
+
+// mention takes files that others mention. So many of their bytes are in doubt now.
+func (r *Race) mention(found []follow.File, doubt int64) {
+	files := make([]file, len(found))
+	r.mu.Lock()
+	for i, f := range found {
+		files[i] = file{digest: f.Digest, hash: HashPath(f.Path), class: class{way: mentioned, rare: f.Doubtful}}
+		r.mentioned[files[i].hash] = f
+	}
+	r.mu.Unlock()
 	if len(files) > 0 {
 		r.count(r.queue.unforeseen(files))
 	}
 	r.queue.mention(files, doubt)
 }
+
+// Came reports that the content of a file that the action opens is there, or that of an arriving
+// one begins to be, and where it was before. It does not wait.
+func (r *Race) Came(d digest.Digest, was cas.Presence) { r.mentions.Came(d, was) }
 
 // count counts predicted files, and returns as many as the limit allows.
 func (r *Race) count(files []file) []file {
@@ -127,14 +154,20 @@ func (r *Race) fetch(ctx context.Context, batch []file) {
 		carried := sizes(fetched)
 		r.limits.pace.took(began, carried, full && 2*carried >= bytesOf(batch))
 	}
+	var followed []follow.File
 	r.mu.Lock()
+	for _, f := range batch {
+		if f.class.way == mentioned {
+			followed = append(followed, r.mentioned[f.hash])
+		}
+	}
 	r.fetched = append(r.fetched, fetched...)
 	for _, d := range fetched {
 		r.stats.Files.add(d)
 	}
 	r.mu.Unlock()
 	r.reads.ended(batch, fetched)
-	r.mentions.ended(batch, fetched)
+	r.mentions.Ended(followed, fetched)
 }
 
 // sizes returns how many bytes blobs have together.

@@ -45,7 +45,7 @@ type walk struct {
 // directories at most.
 func (r *Race) walk(ctx context.Context, p *Profile, atMost int) {
 	if p == nil {
-		defer r.mentions.settled()
+		defer r.mentions.Settled()
 	}
 	w := walk{race: r, profile: p, left: atMost, came: make(chan []visit, directorySets)}
 	w.todo = append(w.todo, visit{place: place{digest: r.root, hash: RootHash}})
@@ -157,7 +157,7 @@ func (r *Race) fetchDirectories(ctx context.Context, ds []digest.Digest) {
 	if ctx.Err() == nil && len(fetched) > 0 {
 		r.limits.pace.took(began, 0, false)
 	}
-	r.mentions.learned() // others may have fetched some
+	r.mentions.Learned() // others may have fetched some
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, d := range fetched {

@@ -132,6 +132,9 @@ func (t *ReadThrough) ask(ctx context.Context, ds []digest.Digest) (a asked, err
 				fresh = append(fresh, fl)
 			}
 		}
+		if !fl.hasBegunLocked() {
+			a.was = cas.Absent
+		}
 		if fl.arrival != nil {
 			fl.completeLocked(true)
 		}

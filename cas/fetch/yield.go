@@ -93,6 +93,11 @@ func (s stop) wait(ctx context.Context) {
 func (x *shared) stopOf(fl *flight) stop {
 	x.mu.Lock()
 	defer x.mu.Unlock()
+	return fl.stopLocked()
+}
+
+// stopLocked is stopOf.
+func (fl *flight) stopLocked() stop {
 	y := &fl.by.yielding
 	if !y.on || fl.askers != fl.patient {
 		return stop{}
@@ -108,6 +113,19 @@ func (x *shared) stopOf(fl *flight) stop {
 	}
 	s.changed = y.changed
 	return s
+}
+
+// hasBegunLocked reports whether some of fl has come or is on its way: it does not stand still since
+// it began.
+func (fl *flight) hasBegunLocked() bool {
+	return fl.arrival == nil || fl.by == nil || !fl.stopLocked().stops() || fl.arrival.hasBegun()
+}
+
+// hasBegun reports whether some of a has come or is on its way.
+func (a *arrival) hasBegun() bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.have)+len(a.streams) > 0
 }
 
 // A yieldingReader has the bytes of a prefetched blob.

@@ -47,10 +47,10 @@ type Fetch struct {
 	cancel context.CancelFunc
 	known  chan struct{} // closed when the command is known
 	// The command; valid once known is closed.
-	args []string
-	dir  string
-	begun  chan struct{} // closed when inputs may be fetched
-	run    bool          // begun is closed
+	args  []string
+	dir   string
+	begun chan struct{} // closed when inputs may be fetched
+	run   bool          // begun is closed
 	// found is closed when race is set, or never will be.
 	found  chan struct{}
 	race   atomic.Pointer[prefetch.Race]

@@ -31,7 +31,8 @@ import (
 type far struct {
 	blobs map[digest.Digest][]byte
 	mu    sync.Mutex
-	ways  map[digest.Digest]int // guarded by mu; calls in which a blob is on its way
+	ways  map[digest.Digest]int  // guarded by mu; calls in which a blob is on its way
+	some  map[digest.Digest]bool // guarded by mu; blobs of which something has come
 }
 
 func (s *far) Fetch(ctx context.Context, ds []digest.Digest, sink func(digest.Digest, io.Reader) error) error {
@@ -65,7 +66,7 @@ func (s *far) note(ds []digest.Digest, n int) {
 func (s *far) onItsWay(d digest.Digest) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.ways[d] > 0
+	return s.ways[d] > 0 || s.some[d]
 }
 
 func (s *far) put(b []byte) digest.Digest {
@@ -118,6 +119,9 @@ func (s *far) FetchRange(ctx context.Context, d digest.Digest, part span.Span, w
 		if _, err := w.Write(piece); err != nil {
 			return err
 		}
+		s.mu.Lock()
+		s.some[d] = true
+		s.mu.Unlock()
 	}
 	return nil
 }
@@ -218,7 +222,7 @@ func figures(t *testing.T, random *rand.Rand) (got, want prefetch.Figures) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		s := &far{blobs: map[digest.Digest][]byte{}, ways: map[digest.Digest]int{}}
+		s := &far{blobs: map[digest.Digest][]byte{}, ways: map[digest.Digest]int{}, some: map[digest.Digest]bool{}}
 		files := map[string]digest.Digest{}
 		root := s.tree(t, random, "", 3, files)
 		paths := slices.Sorted(maps.Keys(files))

@@ -1,4 +1,4 @@
-package prefetch
+package follow
 
 import (
 	"path"
@@ -14,12 +14,14 @@ const (
 	maxKnown   = 1 << 14 // directories by path
 	maxHolders = 16      // results of Holding
 	maxLinks   = 8       // symlinks in a path
+	maxVisits  = 1 << 16 // directories that may be visited for Holding
+	maxFolders = 4096    // directories that Holding searches
 )
 
 // A knownTree has the local directories of an input tree by their paths. It belongs to one
 // goroutine, and implements mention.Tree.
 type knownTree struct {
-	source  Source
+	source  Directories
 	root    digest.Digest
 	folders map[string]knownFolder
 	all     []knownFolder // for Holding; nil: to be collected
@@ -34,7 +36,7 @@ type knownFolder struct {
 	dir *tree.Directory
 }
 
-func newKnownTree(s Source, root digest.Digest) *knownTree {
+func newKnownTree(s Directories, root digest.Digest) *knownTree {
 	return &knownTree{source: s, root: root, folders: map[string]knownFolder{}, lacked: map[digest.Digest]struct{}{}}
 }
 
@@ -150,14 +152,14 @@ func (t *knownTree) collect() {
 		at     string
 		digest digest.Digest
 	}
-	for todo := []visit{{".", t.root}}; len(todo) > 0 && len(t.all) < maxBlind; todo = todo[1:] {
+	for todo := []visit{{".", t.root}}; len(todo) > 0 && len(t.all) < maxFolders; todo = todo[1:] {
 		dir, ok := t.source.LocalDirectory(todo[0].digest)
 		if !ok {
 			continue
 		}
 		t.all = append(t.all, knownFolder{todo[0].at, dir})
 		for i := range dir.Len() {
-			if dir.Kind(i) == tree.Dir && len(todo) < maxDirectories {
+			if dir.Kind(i) == tree.Dir && len(todo) < maxVisits {
 				todo = append(todo, visit{path.Join(todo[0].at, dir.Name(i)), dir.At(i).Digest})
 			}
 		}

@@ -1,0 +1,188 @@
+package follow
+
+import (
+	"context"
+	"sync"
+
+	"github.com/forerunner-build/forerunner/cas"
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/tree"
+)
+
+// Mentioned and unread files, there or on their way, have at most FreeBytes, and Credit times the
+// bytes of mentioned files that the action has read.
+const (
+	FreeBytes = 4 << 20
+	Credit    = 2
+)
+
+// The bounds of reading ahead by mentions.
+const (
+	// maxMentioned limits the files that are known by mentions, and what waits for something.
+	maxMentioned = 1 << 16
+	// mentionDirectories limits the directories that are fetched for mentions.
+	mentionDirectories = 2048
+	// maxOpened limits what waits to be handled.
+	maxOpened = 4096
+	// maxFileBytes is the size above which a mentioned file is not requested.
+	maxFileBytes = 512 << 10
+)
+
+// Directories has the local directories of an input tree.
+type Directories interface {
+	// LocalDirectory returns a Directory if it is local and valid. It waits only for the disk.
+	LocalDirectory(d digest.Digest) (*tree.Directory, bool)
+}
+
+// A Spec describes one Follower.
+type Spec struct {
+	Root   digest.Digest // of the input root
+	Source Directories
+	// Contents returns the verified bytes of a file if it is local. It waits only for the disk.
+	Contents func(d digest.Digest) ([]byte, bool)
+	Scans    *Scans
+	// Args is the command line, as far as it is known, which may mention files by their path from
+	// WorkingDirectory, which is relative to the root.
+	Args             []string
+	WorkingDirectory string
+	// Foresees reports whether a profile has a file. It knows better than the command line. Nil:
+	// there is no profile.
+	Foresees func(path string) bool
+	// Request takes files to be requested, and how many bytes are requested and unread.
+	Request func(files []File, unread int64)
+	// Fetch fetches directories; Learned is called when they are there.
+	Fetch func(ds []digest.Digest)
+}
+
+// A File is a file that another one mentions.
+type File struct {
+	Path   string
+	Digest digest.Digest
+	// Doubtful: it may be no mention. The file is not scanned before the action opens it.
+	Doubtful bool
+}
+
+// A Follower finds files that others mention. Its methods but Run do not wait, and may be called
+// concurrently. Those of nil do nothing.
+type Follower struct {
+	spec Spec
+	wake chan struct{} // one place
+
+	mu        sync.Mutex
+	news      news                // guarded by mu; to handle
+	requested map[string]struct{} // guarded by mu; paths of files
+}
+
+// New returns a Follower, which works while Run runs.
+func New(s Spec) *Follower {
+	return &Follower{spec: s, wake: make(chan struct{}, 1), requested: map[string]struct{}{}}
+}
+
+// news is what has happened since the last look.
+type news struct {
+	opened  []string
+	came    []came
+	ended   []ended
+	learned bool // there are more directories
+	settled bool // no more come by themselves
+}
+
+// came is a file that the action has opened: its content is there.
+type came struct {
+	digest digest.Digest
+	was    cas.Presence
+}
+
+// ended is a call for files.
+type ended struct {
+	files   []File // those that Request was called with
+	fetched []digest.Digest
+}
+
+func (m *Follower) note(add func(*news)) {
+	if m == nil {
+		return
+	}
+	m.mu.Lock()
+	add(&m.news)
+	m.mu.Unlock()
+	select {
+	case m.wake <- struct{}{}:
+	default:
+	}
+}
+
+func (m *Follower) take() news {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	n := m.news
+	m.news = news{settled: n.settled}
+	return n
+}
+
+// Opened reports that the action opens a file for the first time.
+func (m *Follower) Opened(path string) {
+	m.note(func(n *news) {
+		if len(n.opened) < maxOpened {
+			n.opened = append(n.opened, path)
+		}
+	})
+}
+
+// Came reports that the content of a file that the action opens is there, or that of an arriving
+// one begins to be, and where it was before.
+func (m *Follower) Came(d digest.Digest, was cas.Presence) {
+	m.note(func(n *news) {
+		if len(n.came) < maxOpened {
+			n.came = append(n.came, came{d, was})
+		}
+	})
+}
+
+// Ended reports the end of a call: which of its files were requested here, and what it fetched.
+func (m *Follower) Ended(files []File, fetched []digest.Digest) {
+	m.note(func(n *news) { n.ended = append(n.ended, ended{files, fetched}) })
+}
+
+// Learned reports that there are more directories, Settled that no more come by themselves.
+func (m *Follower) Learned() { m.note(func(n *news) { n.learned = true }) }
+
+// Settled is described at Learned.
+func (m *Follower) Settled() { m.note(func(n *news) { n.learned, n.settled = true, true }) }
+
+// Has reports whether a file has been requested because another one mentions it.
+func (m *Follower) Has(path string) (requested bool) {
+	if m != nil {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		_, requested = m.requested[path]
+	}
+	return requested
+}
+
+// Run handles what happens until ctx ends.
+func (m *Follower) Run(ctx context.Context) {
+	s := newSearch(m)
+	for {
+		n := m.take()
+		s.settled = n.settled
+		for _, path := range n.opened {
+			s.opened(path)
+		}
+		for _, c := range n.came {
+			s.came(c)
+		}
+		for _, e := range n.ended {
+			s.ended(e)
+		}
+		if n.learned {
+			s.again()
+		}
+		s.request()
+		select {
+		case <-m.wake:
+		case <-ctx.Done():
+			return
+		}
+	}
+}

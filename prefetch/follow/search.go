@@ -1,0 +1,227 @@
+package follow
+
+import (
+	"path"
+
+	"github.com/forerunner-build/forerunner/cas"
+	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/prefetch/mention"
+)
+
+// A wish is a file that another one mentions.
+type wish struct {
+	File
+	charged int64 // its bytes, while they count as unread
+}
+
+// A pending mention needs directories that are not there yet.
+type pending struct {
+	from string // the path of the mentioning file; "": the command line
+	mention.Mention
+}
+
+// A search reads files that have come, and finds which files they mention. It belongs to one
+// goroutine.
+type search struct {
+	Spec
+	of       *Follower
+	known    *knownTree
+	resolver *mention.Resolver
+	settled  bool
+
+	asked   map[string]wish          // by path: requested, or to be requested, and not read
+	read    map[string]struct{}      // paths of opened files
+	paths   map[digest.Digest]string // of opened files
+	early   map[digest.Digest]cas.Presence
+	ours    map[digest.Digest]struct{} // fetched ahead
+	scanned map[digest.Digest]struct{}
+
+	// Nothing that the action needs was absent so far. Then local files are not scanned, but kept.
+	warm bool
+	kept []File
+
+	waiting       []pending
+	found         []wish // to be requested as soon as there is credit
+	unread, right int64  // bytes of requested files: unread, and read
+}
+
+func newSearch(of *Follower) *search {
+	s := &search{
+		Spec: of.spec, of: of, known: newKnownTree(of.spec.Source, of.spec.Root),
+		asked: map[string]wish{}, read: map[string]struct{}{}, paths: map[digest.Digest]string{},
+		early: map[digest.Digest]cas.Presence{}, ours: map[digest.Digest]struct{}{}, scanned: map[digest.Digest]struct{}{},
+		warm: true,
+	}
+	s.resolver = mention.NewResolver(s.known, s.WorkingDirectory)
+	if s.Foresees == nil {
+		for _, m := range mention.Words(s.Args) {
+			s.consider(pending{Mention: m})
+		}
+	}
+	return s
+}
+
+// opened handles an open of the action.
+func (s *search) opened(at string) {
+	s.read[at] = struct{}{}
+	if w, ok := s.asked[at]; ok {
+		delete(s.asked, at)
+		s.unread -= w.charged
+		s.right += w.Digest.SizeBytes()
+	}
+	if s.Foresees != nil && s.Foresees(at) || len(s.paths) == maxMentioned {
+		return
+	}
+	d, ok := s.known.file(at)
+	if !ok {
+		return
+	}
+	s.paths[d] = at
+	if was, ok := s.early[d]; ok {
+		delete(s.early, d)
+		s.came(came{d, was})
+	}
+}
+
+// came scans a file that the action has opened, if it was not local before the action.
+func (s *search) came(c came) {
+	at, ok := s.paths[c.digest]
+	if !ok {
+		if len(s.early) < maxMentioned {
+			s.early[c.digest] = c.was
+		}
+		return
+	}
+	if _, ours := s.ours[c.digest]; ours || c.was != cas.Local {
+		s.chill()
+		s.scan(at, c.digest)
+	}
+}
+
+// chill scans the local files that were kept, because something was absent: what they mention may
+// be, too.
+func (s *search) chill() {
+	s.warm = false
+	for _, f := range s.kept {
+		s.scan(f.Path, f.Digest)
+	}
+	s.kept = nil
+}
+
+// ended scans mentioned files that have come.
+func (s *search) ended(e ended) {
+	for _, d := range e.fetched {
+		if len(s.ours) < maxMentioned {
+			s.ours[d] = struct{}{}
+		}
+	}
+	for _, f := range e.files {
+		w, ok := s.asked[f.Path]
+		if !ok {
+			continue
+		}
+		_, ours := s.ours[f.Digest]
+		if ours && s.warm {
+			s.chill()
+		}
+		if !ours { // it costs nothing
+			s.unread -= w.charged
+			w.charged = 0
+			s.asked[f.Path] = w
+		}
+		switch {
+		case f.Doubtful:
+		case s.warm:
+			s.kept = append(s.kept, f)
+		default:
+			s.scan(f.Path, f.Digest)
+		}
+	}
+}
+
+// scan finds what a local file mentions.
+func (s *search) scan(at string, d digest.Digest) {
+	if _, again := s.scanned[d]; again || !mention.Readable(at, d.SizeBytes()) {
+		return
+	}
+	key := scanKey{d, path.Ext(at)}
+	found, ok := s.Scans.get(key)
+	if !ok {
+		content, local := s.Contents(d)
+		if !local {
+			return
+		}
+		found = mention.Extract(at, content)
+		s.Scans.put(key, found)
+	}
+	s.scanned[d] = struct{}{}
+	for _, m := range found {
+		s.consider(pending{at, m})
+	}
+}
+
+// consider finds the files of a mention, if enough directories are known.
+func (s *search) consider(p pending) {
+	files, known := s.resolver.Resolve(p.from, p.Mention, s.settled)
+	if !known && len(s.waiting) < maxMentioned {
+		s.waiting = append(s.waiting, p)
+	}
+	for _, at := range files {
+		s.ask(at, p.Doubtful)
+	}
+}
+
+// again looks at mentions whose directories may have come.
+func (s *search) again() {
+	s.known.forget()
+	waiting := s.waiting
+	s.waiting = nil
+	for _, p := range waiting {
+		s.consider(p)
+	}
+}
+
+// ask wishes for a file.
+func (s *search) ask(at string, doubtful bool) {
+	if _, again := s.asked[at]; again || len(s.asked) == maxMentioned {
+		return
+	}
+	if _, read := s.read[at]; read {
+		return
+	}
+	d, ok := s.known.file(at)
+	if !ok || d.SizeBytes() > maxFileBytes || d.IsEmptyBlob() {
+		return
+	}
+	w := wish{File: File{Path: at, Digest: d, Doubtful: doubtful}}
+	s.asked[at] = w
+	s.found = append(s.found, w)
+}
+
+// request requests the found files, as many as there is credit for, and directories.
+func (s *search) request() {
+	var files []File
+	for len(s.found) > 0 {
+		w := s.found[0]
+		size := w.Digest.SizeBytes()
+		if _, read := s.read[w.Path]; !read {
+			if s.unread+size > FreeBytes+Credit*s.right {
+				break
+			}
+			s.unread += size
+			w.charged = size
+			s.asked[w.Path] = w
+			files = append(files, w.File)
+		}
+		s.found = s.found[1:]
+	}
+	s.of.mu.Lock()
+	for _, f := range files {
+		s.of.requested[f.Path] = struct{}{}
+	}
+	s.of.mu.Unlock()
+	s.Request(files, s.unread)
+	if ds := s.known.missing(); len(ds) > 0 {
+		s.Fetch(ds)
+	}
+}
