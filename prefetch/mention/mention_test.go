@@ -25,8 +25,10 @@ func TestExtract(t *testing.T) {
 	for _, c := range []struct{ about, name, content, want string }{
 		{"headers", "a.cc", "#include <vector>\n  # include \"b/c.h\" // why\n#include_next <x.h>\n", "bracketed:vector quoted:b/c.h bracketed:x.h"},
 		{"each once", "a.h", "#include <a>\n#include <a>\n", "bracketed:a"},
-		{"macros that name headers", "a.hpp", "#define X <b/c.hpp>\n# define Y \"d.h\"\n#define Z \"text\"\n#define V 1\n#include X\n",
-			"bracketed:b/c.hpp? quoted:d.h?"},
+		{
+			"macros that name headers", "a.hpp", "#define X <b/c.hpp>\n# define Y \"d.h\"\n#define Z \"text\"\n#define V 1\n#include X\n",
+			"bracketed:b/c.hpp? quoted:d.h?",
+		},
 		{"no directives", "a.c", "int a; #include <no>\ns = \"#include <no>\";\n#if 1\n#pragma once\n#", ""},
 		{"unfinished", "a.c", "#include <a\n#include \"b\n#include\n#include <", ""},
 		{"what no tree has", "a.c", "#include </usr/include/a.h>\n#include \"a\x00b\"\n#include \"C:\\a.h\"\n#include <>\n", ""},
@@ -34,23 +36,31 @@ func TestExtract(t *testing.T) {
 		{"assembly", "a.S", "#include \"a.h\"\n\t.include \"b.inc\"\n.incbin \"c.bin\"\n .incline \"d\"", "quoted:a.h quoted:b.inc quoted:c.bin"},
 
 		{"imports", "a.py", "import os, a.b.c as d # e\nimport f; x = 1\n", "module:os module:a/b/c module:f"},
-		{"from", "a.py", "from a.b import c, d as e\nfrom a import (f,\n  g as h,\n)\nfrom i import *\n",
-			"module:a/b submodule:a/b/c submodule:a/b/d module:a submodule:a/f submodule:a/g module:i"},
-		{"relative", "a.py", "from . import a\nfrom .b import c\nfrom ..d.e import f\n",
-			"relative:. relative:./a relative:b relative:b/c relative:../d/e relative:../d/e/f"},
+		{
+			"from", "a.py", "from a.b import c, d as e\nfrom a import (f,\n  g as h,\n)\nfrom i import *\n",
+			"module:a/b submodule:a/b/c submodule:a/b/d module:a submodule:a/f submodule:a/g module:i",
+		},
+		{
+			"relative", "a.py", "from . import a\nfrom .b import c\nfrom ..d.e import f\n",
+			"relative:. relative:./a relative:b relative:b/c relative:../d/e relative:../d/e/f",
+		},
 		{"in functions", "a.py", "def f():\n    import a\n\tfrom b import c\n", "module:a? module:b? submodule:b/c?"},
 		{"prose", "a.py", "from the beginning we import nothing\nimporter = 1\nfrom\nimport\nfrom  import x\nimport a..b, 1+2\n", ""},
 		{"a Python script", "tool", "#!/usr/bin/env python3\nimport a\n", "module:a"},
 
 		{"require", "a.js", "const a = require('./a');\n  require(\"b/c\");\nx=require.resolve( '@d/e' )\n", "script:./a package:b/c? package:@d/e"},
-		{"import", "a.mjs", "import a from './a.js';\nimport {\n b,\n} from \"b\";\nimport 'c';\nexport * from '../d';\nconst e = () => import('./e?x');\n",
-			"script:./a.js package:b script:../d package:c script:./e"},
+		{
+			"import", "a.mjs", "import a from './a.js';\nimport {\n b,\n} from \"b\";\nimport 'c';\nexport * from '../d';\nconst e = () => import('./e?x');\n",
+			"script:./a.js package:b script:../d package:c script:./e",
+		},
 		{"in one line", "a.js", "!function(){var a=require(\"./a\"),b=require('b')}()", "script:./a package:b"},
 		{"other words", "a.ts", "xrequire('a'); o.require('b'); $from 'c'; Array.from('d'); require(e); require('' ); require(`f`)", ""},
 		{"builtin", "a.js", "require('node:fs'); require('fs'); import 'data:text'\n", "package:fs"},
 		{"chunk", "a.js", "import(/* webpackChunkName: \"x\" */ './a')", "script:./a"},
-		{"package", "x/package.json", `{"main": "./lib/a.js", "module": "b.mjs", "exports": {".": {"node": {"import": "./c.mjs"}, "default": "./d.js"}, "./e": "./e.js"}}`,
-			"script:lib/a.js script:b.mjs? script:c.mjs? script:d.js?"},
+		{
+			"package", "x/package.json", `{"main": "./lib/a.js", "module": "b.mjs", "exports": {".": {"node": {"import": "./c.mjs"}, "default": "./d.js"}, "./e": "./e.js"}}`,
+			"script:lib/a.js script:b.mjs? script:c.mjs? script:d.js?",
+		},
 		{"package without main", "package.json", `{"main": 1}`, "script:index.js"},
 		{"exports is a file", "package.json", `{"exports": "./a.js"}`, "script:a.js"},
 		{"no package", "package.json", `{"main": "a`, ""},
@@ -71,8 +81,10 @@ func TestWords(t *testing.T) {
 		args []string
 		want string
 	}{
-		{strings.Fields("g++ -isystem a/b -I c -Id -iquotee -O2 -c -o f.o f.cc"),
-			"word:g++ include:a/b include:c include:d include:e word:f.o word:f.cc"},
+		{
+			strings.Fields("g++ -isystem a/b -I c -Id -iquotee -O2 -c -o f.o f.cc"),
+			"word:g++ include:a/b include:c include:d include:e word:f.o word:f.cc",
+		},
 		{strings.Fields("python3 -B -m a.b x/y.py"), "word:python3 module:a/b? word:a.b word:x/y.py"},
 		{strings.Fields("protoc --proto_path=a --plugin=b/c @d.params"), "word:protoc include:a word:b/c word:d.params"},
 		{[]string{"/bin/sh", "-c", `A="$PWD/a" exec b/c.sh <d; $e`}, "word:a word:exec word:b/c.sh word:d"},

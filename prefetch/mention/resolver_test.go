@@ -67,8 +67,11 @@ func TestResolve(t *testing.T) {
 		{"a folder", "a.cc b/c", "", "a.cc", Mention{Kind: Quoted, Name: "b"}, ""},
 
 		{"a module beside", "p/a.py p/b.py", "", "p/a.py", Mention{Kind: Module, Name: "b"}, "p/b.py"},
-		{"a package", "a.py b/__init__.py b/c/__init__.py b/c/d.py", "", "a.py", Mention{Kind: Module, Name: "b/c/d"},
-			"b/c/__init__.py b/__init__.py b/c/d.py"},
+		{
+			"a package", "a.py b/__init__.py b/c/__init__.py b/c/d.py", "", "a.py",
+			Mention{Kind: Module, Name: "b/c/d"},
+			"b/c/__init__.py b/__init__.py b/c/d.py",
+		},
 		{"from within a package", "l/b/__init__.py l/b/c.py l/d.py", "", "l/b/c.py", Mention{Kind: Module, Name: "d"}, "l/d.py"},
 		{"a library", "a.py lib/os.py lib/re/__init__.py", "", "a.py", Mention{Kind: Module, Name: "re"}, "lib/re/__init__.py"},
 		{"a name in a module", "a.py b.py", "", "a.py", Mention{Kind: Submodule, Name: "b/c"}, ""},
@@ -82,12 +85,21 @@ func TestResolve(t *testing.T) {
 		{"an index", "l/a.js l/b/index.js", "", "l/a.js", Mention{Kind: Script, Name: "./b"}, "l/b/index.js"},
 		{"the own index", "l/a.js l/index.js", "", "l/a.js", Mention{Kind: Script, Name: "."}, "l/index.js"},
 		{"the index of the root", "a.js index.js", "", "a.js", Mention{Kind: Script, Name: "."}, "index.js"},
-		{"a package of npm", "l/a.js node_modules/b/package.json node_modules/b/index.js", "", "l/a.js",
-			Mention{Kind: Package, Name: "b"}, "node_modules/b/package.json"},
-		{"the nearest one", "l/m/a.js l/node_modules/b/index.js node_modules/b/index.js", "", "l/m/a.js",
-			Mention{Kind: Package, Name: "b"}, "l/node_modules/b/index.js"},
-		{"a file of one", "a.js node_modules/@b/c/package.json node_modules/@b/c/d/e.js", "", "a.js",
-			Mention{Kind: Package, Name: "@b/c/d/e"}, "node_modules/@b/c/package.json node_modules/@b/c/d/e.js"},
+		{
+			"a package of npm", "l/a.js node_modules/b/package.json node_modules/b/index.js", "", "l/a.js",
+			Mention{Kind: Package, Name: "b"},
+			"node_modules/b/package.json",
+		},
+		{
+			"the nearest one", "l/m/a.js l/node_modules/b/index.js node_modules/b/index.js", "", "l/m/a.js",
+			Mention{Kind: Package, Name: "b"},
+			"l/node_modules/b/index.js",
+		},
+		{
+			"a file of one", "a.js node_modules/@b/c/package.json node_modules/@b/c/d/e.js", "", "a.js",
+			Mention{Kind: Package, Name: "@b/c/d/e"},
+			"node_modules/@b/c/package.json node_modules/@b/c/d/e.js",
+		},
 		{"a builtin", "a.js node_modules/b/index.js", "", "a.js", Mention{Kind: Package, Name: "fs"}, ""},
 		{"a package that is not known", "a.js node_modules/", "", "a.js", Mention{Kind: Package, Name: "b"}, "?"},
 
