@@ -70,6 +70,7 @@ type frames struct {
 	have    int
 	left    int    // remaining bytes of its payload
 	padded  bool   // the first of these is the length of padding
+	code    uint32 // the last bytes of the payload, if it resets a stream
 	called  bool   // the headers of a call have come last, and gRPC has not dealt with them
 	opened  uint64 // calls that it had let in before that
 	sent    uint64 // writes before that
@@ -141,6 +142,7 @@ func (f *frames) pass(p []byte) error {
 		}
 		f.padded = false
 		f.left -= len(p)
+		f.readCode(p)
 	}
 	if f.left == 0 {
 		f.end()
@@ -166,6 +168,7 @@ func (f *frames) begin() error {
 
 // end counts a frame that gRPC is going to deal with.
 func (f *frames) end() {
+	f.noteStream()
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	switch f.kind() {

@@ -64,7 +64,8 @@ type Conn struct {
 	writes, unread atomic.Int64
 	// opened counts the calls that gRPC was let have. The goroutine that reads the connection
 	// touches it.
-	opened uint64
+	opened  uint64
+	cancels cancels
 
 	id    uint64      // guarded by the gate's mu, as all below; more is younger
 	calls int         // that it is of use for now

@@ -113,7 +113,7 @@ func (s *Server) tap(ctx context.Context, info *tap.Info) (context.Context, erro
 	if err != nil {
 		return ctx, err
 	}
-	if ctx, err = s.begins.enter(withExpire(ctx)); err == nil {
+	if ctx, err = s.begins.enter(withExpire(withOrigin(ctx))); err == nil {
 		arrivedThrough(ctx).open()
 	}
 	return ctx, err

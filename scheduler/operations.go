@@ -153,11 +153,12 @@ func (o *operations) sendNext(stream operationStream, name string, box *engine.M
 	return st.Done(), stream.Send(m)
 }
 
-// isCancelled reports whether a client has cancelled its call, while its connection lives: it does
+// isCancelled reports whether a client has cancelled its call, while its connection lived: it does
 // not want to come back. If the call's deadline passed, its connection broke, or the server ended
 // it because of a limit, the client may call again.
 func isCancelled(ctx context.Context) bool {
-	if c := connection.Of(ctx); ctx.Err() == nil || c == nil || c.Ended() || intake.Expired(ctx) {
+	c := connection.Of(ctx)
+	if ctx.Err() == nil || c == nil || c.Ended() && !intake.Cancelled(ctx) || intake.Expired(ctx) {
 		return false
 	}
 	deadline, limited := ctx.Deadline()
