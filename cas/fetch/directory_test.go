@@ -12,6 +12,7 @@ import (
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/forerunner-build/forerunner/bounded"
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/client"
 	"github.com/forerunner-build/forerunner/cas/digest"
@@ -108,8 +109,9 @@ func TestStoreReadsDirectories(t *testing.T) {
 }
 
 func TestDirectoryCacheIsBounded(t *testing.T) {
+	const most = 10_000
 	ctx := context.Background()
-	s := storeOpen(t, t.TempDir(), storeOptions{DirectoryCacheBytes: 10_000})
+	s := storeOpen(t, t.TempDir(), storeOptions{DirectoryCacheBytes: most})
 	u, _ := storeNewUpstream()
 	r := s.Through(u)
 	var ds []digest.Digest
@@ -118,13 +120,12 @@ func TestDirectoryCacheIsBounded(t *testing.T) {
 		if _, err := r.Directory(ctx, ds[i]); err != nil {
 			t.Fatal(err)
 		}
-		s.directories.get(ds[0]) // used all the time
+		s.directories.Get(ds[0]) // used all the time
 	}
-	c := s.directories
-	if bytes := c.entries.Weight(); bytes > c.maxBytes || bytes < c.maxBytes/2 {
-		t.Errorf("%d of %d bytes", bytes, c.maxBytes)
+	if bytes := s.directories.Weight(); bytes > most || bytes < most/2 {
+		t.Errorf("%d of %d bytes", bytes, most)
 	}
-	has := func(d digest.Digest) bool { _, ok := c.get(d); return ok }
+	has := func(d digest.Digest) bool { _, ok := s.directories.Get(d); return ok }
 	if !has(ds[0]) || !has(ds[49]) || has(ds[1]) {
 		t.Error("not the one unused for longest went")
 	}
@@ -136,7 +137,7 @@ func TestDirectoryCacheIsBounded(t *testing.T) {
 // BenchmarkLocalDirectory measures a lookup of a directory that the ReadThrough does not have in
 // memory.
 func BenchmarkLocalDirectory(b *testing.B) {
-	c := newMemory[*tree.Directory](1 << 30)
+	c := bounded.NewMemory[digest.Digest, *tree.Directory](1 << 30)
 	var ds []digest.Digest
 	for i := range 1000 {
 		d, encoded, err := digest.OfMessage(digest.SHA256, storeDirectory(fmt.Sprintf("f:%03d", i)))
@@ -147,13 +148,13 @@ func BenchmarkLocalDirectory(b *testing.B) {
 		if err != nil {
 			b.Fatal(err)
 		}
-		c.add(d, dir)
+		c.Add(d, dir, int64(dir.Bytes()))
 		ds = append(ds, d)
 	}
 	b.ReportAllocs()
 	b.RunParallel(func(pb *testing.PB) {
 		for i := 0; pb.Next(); i++ {
-			if _, ok := c.get(ds[i%len(ds)]); !ok {
+			if _, ok := c.Get(ds[i%len(ds)]); !ok {
 				b.Fatal("not there")
 			}
 		}

@@ -39,6 +39,6 @@
 //
 // # Locks
 //
-// delivery.mu comes before flights.mu, that before arrival.mu and the store's. memory.mu and
-// Arrival.mu are each alone. None is held during I/O, a callback or a wait.
+// delivery.mu comes before flights.mu, that before arrival.mu and the store's. Arrival.mu is alone.
+// None is held during I/O, a callback or a wait.
 package fetch

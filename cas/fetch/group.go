@@ -8,6 +8,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/forerunner-build/forerunner/bounded"
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
@@ -88,8 +89,8 @@ type Group struct{ *shared }
 // shared is the state of a Group.
 type shared struct {
 	store       Store
-	directories *memory[*tree.Directory]
-	messages    *memory[message]
+	directories *bounded.Memory[digest.Digest, *tree.Directory]
+	messages    *bounded.Memory[digest.Digest, message]
 	arriveAbove int64
 	hints       chan struct{} // has a place for each stream that fetches predicted parts
 	fetched     fetched
@@ -103,7 +104,7 @@ func NewGroup(s Store, o Options) (*Group, error) {
 	}
 	x := &shared{
 		store: s, arriveAbove: o.ArriveAbove, hints: make(chan struct{}, maxHints),
-		directories: newMemory[*tree.Directory](o.DirectoryCacheBytes), messages: newMemory[message](messageBytes),
+		directories: bounded.NewMemory[digest.Digest, *tree.Directory](o.DirectoryCacheBytes), messages: bounded.NewMemory[digest.Digest, message](messageBytes),
 	}
 	x.inFlight = make(map[digest.Digest]*flight)
 	if o.Metrics != nil {

@@ -128,7 +128,7 @@ func (t *ReadThrough) ReadMessage(ctx context.Context, d digest.Digest) ([]byte,
 	if d.SizeBytes() > smallMessage {
 		return t.ReadBlob(ctx, d)
 	}
-	if m, ok := t.messages.get(d); ok {
+	if m, ok := t.messages.Get(d); ok {
 		return m, nil
 	}
 	if b, err := t.store.ReadBlob(ctx, d); !errors.Is(err, cas.ErrNotFound) {
@@ -149,18 +149,16 @@ func (t *ReadThrough) ReadMessage(ctx context.Context, d digest.Digest) ([]byte,
 		return nil, err
 	}
 	t.countFetched(d)
-	return t.messages.add(d, m), nil
+	return t.messages.Add(d, m, int64(len(m))), nil
 }
 
 // message is a value of ReadMessage's cache.
 type message []byte
 
-func (m message) Bytes() int { return len(m) }
-
 // Directory returns the blob d as a Directory. It is cached for the next caller, within
 // Options.DirectoryCacheBytes. If the blob is no valid directory, the error wraps tree.ErrInvalid.
 func (t *ReadThrough) Directory(ctx context.Context, d digest.Digest) (*tree.Directory, error) {
-	if dir, ok := t.directories.get(d); ok {
+	if dir, ok := t.directories.Get(d); ok {
 		return dir, nil
 	}
 	if d.SizeBytes() > tree.MaxBytes {
@@ -180,13 +178,13 @@ func (x *shared) keepDirectory(d digest.Digest, b []byte) (*tree.Directory, erro
 	if err != nil {
 		return nil, fmt.Errorf("read directory %s: %w", d, err)
 	}
-	return x.directories.add(d, dir), nil
+	return x.directories.Add(d, dir, int64(dir.Bytes())), nil
 }
 
 // LocalDirectory is Directory if the message is in memory or in the store. It waits only for the
 // disk.
 func (t *ReadThrough) LocalDirectory(d digest.Digest) (*tree.Directory, bool) {
-	if dir, ok := t.directories.get(d); ok {
+	if dir, ok := t.directories.Get(d); ok {
 		return dir, true
 	}
 	if d.SizeBytes() > tree.MaxBytes {

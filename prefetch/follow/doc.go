@@ -7,6 +7,5 @@
 // digest, for all actions of a worker. Mentioned and unread bytes are limited by those of mentioned
 // files that the action has read: mentions that are wrong soon have no say.
 //
-// One goroutine runs a Follower. Follower.mu and Scans.mu are each alone. Neither is held during I/O
-// or a callback.
+// One goroutine runs a Follower. Follower.mu is alone, and not held during I/O or a callback.
 package follow

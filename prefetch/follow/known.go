@@ -76,14 +76,11 @@ func (t *knownTree) look(p string, links int) (at string, e tree.Entry, s mentio
 		return at, e, mention.File
 	}
 	target := path.Join(up.at, e.Target)
-	if links == 0 || path.IsAbs(e.Target) || !inTree(target) {
+	if links == 0 || path.IsAbs(e.Target) || !mention.Inside(target) {
 		return "", e, mention.Absent
 	}
 	return t.look(target, links-1)
 }
-
-// inTree reports whether a clean path is below the root, or the root.
-func inTree(p string) bool { return p != ".." && (len(p) < 3 || p[:3] != "../") }
 
 // folder returns the directory at a clean path. If it is not local, it is wanted.
 func (t *knownTree) folder(p string, links int) (knownFolder, mention.Sight) {

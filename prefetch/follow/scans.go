@@ -1,8 +1,6 @@
 package follow
 
 import (
-	"sync"
-
 	"github.com/forerunner-build/forerunner/bounded"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/prefetch/mention"
@@ -13,8 +11,7 @@ const scansBytes = 8 << 20
 
 // Scans are the mentions of files that were read lately, for all races of a worker.
 type Scans struct {
-	mu      sync.Mutex
-	entries *bounded.Cache[scanKey, []mention.Mention] // guarded by mu
+	*bounded.Memory[scanKey, []mention.Mention]
 }
 
 // A scanKey is a content, and the extension by which it was read.
@@ -25,23 +22,13 @@ type scanKey struct {
 
 // NewScans returns Scans without any.
 func NewScans() *Scans {
-	return &Scans{entries: bounded.New[scanKey, []mention.Mention](scansBytes)}
+	return &Scans{bounded.NewMemory[scanKey, []mention.Mention](scansBytes)}
 }
 
-func (s *Scans) get(k scanKey) ([]mention.Mention, bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.entries.Get(k)
-}
-
-func (s *Scans) put(k scanKey, found []mention.Mention) {
-	weight := int64(256)
+func (s *Scans) add(k scanKey, found []mention.Mention) {
+	var bytes int64
 	for _, m := range found {
-		weight += 32 + int64(len(m.Name))
+		bytes += 32 + int64(len(m.Name))
 	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if weight <= scansBytes {
-		s.entries.Put(k, found, weight)
-	}
+	s.Add(k, found, bytes)
 }

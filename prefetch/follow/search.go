@@ -145,14 +145,14 @@ func (s *search) scan(at string, d digest.Digest) {
 		return
 	}
 	key := scanKey{d, path.Ext(at)}
-	found, ok := s.Scans.get(key)
+	found, ok := s.Scans.Get(key)
 	if !ok {
 		content, local := s.Contents(d)
 		if !local {
 			return
 		}
 		found = mention.Extract(at, content)
-		s.Scans.put(key, found)
+		s.Scans.add(key, found)
 	}
 	s.scanned[d] = struct{}{}
 	for _, m := range found {

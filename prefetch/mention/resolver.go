@@ -115,7 +115,7 @@ func (r *Resolver) only(at string, s Sight) (files []string, known bool) {
 // first returns the first file in a folder with that name and one of the endings.
 func (r *Resolver) first(folder, name string, endings []string) (at string, s Sight) {
 	base := path.Join(folder, name)
-	if !inside(base) {
+	if !Inside(base) {
 		return "", Absent
 	}
 	parent, s := r.tree.Look(path.Dir(base))
@@ -135,15 +135,15 @@ func (r *Resolver) first(folder, name string, endings []string) (at string, s Si
 	return "", Absent
 }
 
-// inside reports whether a clean path is in the tree.
-func inside(p string) bool {
+// Inside reports whether a clean path is in an input tree.
+func Inside(p string) bool {
 	return p != ".." && !strings.HasPrefix(p, "../") && !strings.HasPrefix(p, "/")
 }
 
 // include adds a folder of headers that the command line names.
 func (r *Resolver) include(name string) (known bool) {
 	folder := path.Join(r.work, name)
-	if !inside(folder) {
+	if !Inside(folder) {
 		return true
 	}
 	at, s := r.tree.Look(folder)

@@ -17,5 +17,5 @@
 //
 // # Goroutines and locks
 //
-// A search has goroutines that read directories, and waits for them. cache.mu is held for no I/O.
+// A search has goroutines that read directories, and waits for them.
 package spare

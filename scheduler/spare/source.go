@@ -3,7 +3,6 @@ package spare
 import (
 	"context"
 	"fmt"
-	"sync"
 
 	"golang.org/x/sync/errgroup"
 
@@ -27,24 +26,9 @@ type place struct {
 }
 
 // A cache keeps the directories that searches used last.
-type cache struct {
-	mu      sync.Mutex
-	entries *bounded.Cache[place, *tree.Directory] // guarded by mu
-}
+type cache = bounded.Memory[place, *tree.Directory]
 
-func newCache() *cache { return &cache{entries: bounded.New[place, *tree.Directory](cacheBytes)} }
-
-func (c *cache) get(p place) (*tree.Directory, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.entries.Get(p)
-}
-
-func (c *cache) put(p place, d *tree.Directory) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.entries.Put(p, d, int64(d.Bytes()))
-}
+func newCache() *cache { return bounded.NewMemory[place, *tree.Directory](cacheBytes) }
 
 // A source has the directories of one search. It implements lookback.Source, and belongs to one
 // goroutine.
@@ -61,7 +45,7 @@ func (s *source) LocalDirectory(d digest.Digest) (*tree.Directory, bool) {
 	if dir, ok := s.loaded[d]; ok {
 		return dir, true
 	}
-	dir, ok := s.cache.get(place{s.instance, d})
+	dir, ok := s.cache.Get(place{s.instance, d})
 	if ok {
 		s.keep(d, dir)
 	}
@@ -108,7 +92,7 @@ func (s *source) Load(ctx context.Context, ds []digest.Digest) error {
 	}
 	for i, d := range ds {
 		s.keep(d, read[i])
-		s.cache.put(place{s.instance, d}, read[i])
+		s.cache.Add(place{s.instance, d}, read[i], int64(read[i].Bytes()))
 	}
 	return nil
 }

@@ -342,7 +342,7 @@ func TestUnchangedDirectories(t *testing.T) {
 		}
 	}
 	a.Instance = "other" // which may not have them
-	if _, ok := finder.cache.get(place{"other", f.root(edited)}); ok {
+	if _, ok := finder.cache.Get(place{"other", f.root(edited)}); ok {
 		t.Error("directories are shared with another instance name")
 	}
 }
