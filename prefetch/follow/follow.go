@@ -99,30 +99,30 @@ type ended struct {
 	fetched []digest.Digest
 }
 
-func (m *Follower) note(add func(*news)) {
-	if m == nil {
+func (f *Follower) note(add func(*news)) {
+	if f == nil {
 		return
 	}
-	m.mu.Lock()
-	add(&m.news)
-	m.mu.Unlock()
+	f.mu.Lock()
+	add(&f.news)
+	f.mu.Unlock()
 	select {
-	case m.wake <- struct{}{}:
+	case f.wake <- struct{}{}:
 	default:
 	}
 }
 
-func (m *Follower) take() news {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	n := m.news
-	m.news = news{settled: n.settled}
+func (f *Follower) take() news {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	n := f.news
+	f.news = news{settled: n.settled}
 	return n
 }
 
 // Opened reports that the action opens a file for the first time.
-func (m *Follower) Opened(path string) {
-	m.note(func(n *news) {
+func (f *Follower) Opened(path string) {
+	f.note(func(n *news) {
 		if len(n.opened) < maxOpened {
 			n.opened = append(n.opened, path)
 		}
@@ -131,8 +131,8 @@ func (m *Follower) Opened(path string) {
 
 // Came reports that the content of a file that the action opens is there, or that of an arriving
 // one begins to be, and where it was before.
-func (m *Follower) Came(d digest.Digest, was cas.Presence) {
-	m.note(func(n *news) {
+func (f *Follower) Came(d digest.Digest, was cas.Presence) {
+	f.note(func(n *news) {
 		if len(n.came) < maxOpened {
 			n.came = append(n.came, came{d, was})
 		}
@@ -140,31 +140,31 @@ func (m *Follower) Came(d digest.Digest, was cas.Presence) {
 }
 
 // Ended reports the end of a call: which of its files were requested here, and what it fetched.
-func (m *Follower) Ended(files []File, fetched []digest.Digest) {
-	m.note(func(n *news) { n.ended = append(n.ended, ended{files, fetched}) })
+func (f *Follower) Ended(files []File, fetched []digest.Digest) {
+	f.note(func(n *news) { n.ended = append(n.ended, ended{files, fetched}) })
 }
 
 // Learned reports that there are more directories, Settled that no more come by themselves.
-func (m *Follower) Learned() { m.note(func(n *news) { n.learned = true }) }
+func (f *Follower) Learned() { f.note(func(n *news) { n.learned = true }) }
 
 // Settled is described at Learned.
-func (m *Follower) Settled() { m.note(func(n *news) { n.learned, n.settled = true, true }) }
+func (f *Follower) Settled() { f.note(func(n *news) { n.learned, n.settled = true, true }) }
 
 // Has reports whether a file has been requested because another one mentions it.
-func (m *Follower) Has(path string) (requested bool) {
-	if m != nil {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		_, requested = m.requested[path]
+func (f *Follower) Has(path string) (requested bool) {
+	if f != nil {
+		f.mu.Lock()
+		defer f.mu.Unlock()
+		_, requested = f.requested[path]
 	}
 	return requested
 }
 
 // Run handles what happens until ctx ends.
-func (m *Follower) Run(ctx context.Context) {
-	s := newSearch(m)
+func (f *Follower) Run(ctx context.Context) {
+	s := newSearch(f)
 	for {
-		n := m.take()
+		n := f.take()
 		s.settled = n.settled
 		for _, path := range n.opened {
 			s.opened(path)
@@ -180,7 +180,7 @@ func (m *Follower) Run(ctx context.Context) {
 		}
 		s.request()
 		select {
-		case <-m.wake:
+		case <-f.wake:
 		case <-ctx.Done():
 			return
 		}
