@@ -8,8 +8,9 @@ import (
 )
 
 const (
-	// patience is how long there must be too many hidden objects before anyone is blamed: the
-	// objects of an ending process are hidden until the kernel has freed them.
+	// patience is how long there must be too many hidden objects before all are stopped: the
+	// objects of an ending process are hidden until the kernel has freed them. While a command is
+	// looked at it is up to longest more, as it may turn out to have them.
 	patience = 2 * time.Second
 	// falls: the kernel is freeing hidden objects if at least 1/falls of them have gone.
 	falls = 8
@@ -66,6 +67,7 @@ type Census struct {
 	began  time.Time // when that began
 	rests  time.Time // when the next count may begin
 	counts int       // that run
+	looks  int       // at commands, that run
 	begun  int       // calls of Begin
 	last   int       // objects in all
 	others others
@@ -161,6 +163,8 @@ func (c *Census) Look(ctx context.Context, pids func() []int, age time.Duration)
 // command's may have its number: if there seem to be too many, it looks again at those that are still
 // there.
 func (c *Census) own(ctx context.Context, pids func() []int) (n int, certain bool) {
+	c.lookBegins()
+	defer func() { c.lookEnds(n > c.kind.Most) }()
 	looked := pids()
 	for range 2 {
 		if n, certain = c.kind.Of(ctx, looked, c.kind.Most+1); n <= c.kind.Most {
@@ -197,6 +201,23 @@ func (c *Census) counting(n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.counts += n
+}
+
+// lookBegins says that a look at a command begins.
+func (c *Census) lookBegins() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.looks++
+}
+
+// lookEnds says that a look at a command has ended. One that has too many is stopped: hidden ones may
+// be those that it leaves.
+func (c *Census) lookEnds(tooMany bool) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.looks--; tooMany && !c.since.IsZero() {
+		c.since = time.Now()
+	}
 }
 
 // all counts all objects.
@@ -267,7 +288,7 @@ func (c *Census) judge(t *tally, now others, err error, rest time.Duration) bool
 		c.since = time.Time{}
 	case c.since.IsZero() || n < c.peak-c.peak/falls:
 		c.since, c.peak = at, n
-	case at.Sub(c.since) >= patience:
+	case at.Sub(c.since) >= patience && c.looks == 0, at.Sub(c.since) >= patience+longest:
 		c.found = true
 	}
 	c.found = c.found || now.all-before.all > c.kind.Countable

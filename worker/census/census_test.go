@@ -270,6 +270,52 @@ func TestLongLooks(t *testing.T) {
 	})
 }
 
+// TestSlowLook: nobody is stopped for hidden objects while a look at their owner takes its time, but
+// one that does not end holds up nothing for ever.
+func TestSlowLook(t *testing.T) {
+	for name, c := range map[string]struct {
+		takes time.Duration
+		want  Verdict
+	}{
+		"slow":  {patience + time.Second, Guilty},
+		"hangs": {time.Hour, Innocent},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			m := &machine{all: 900}
+			census := m.census()
+			census.kind.Of = func(_ context.Context, pids []int, _ int) (int, bool) {
+				if len(pids) > 0 {
+					time.Sleep(c.takes)
+				}
+				return 900 * len(pids), true
+			}
+			m.all = 0
+			census.Begin()
+			m.all = 900
+			verdict := make(chan Verdict, 1)
+			go func() {
+				got := census.Look(t.Context(), func() []int { return []int{1} }, time.Second)
+				verdict <- got
+			}()
+			var found time.Duration
+			for began := time.Now(); found == 0 && time.Since(began) < time.Minute; time.Sleep(time.Second + 1) {
+				if census.look(t, time.Second) == Unknown {
+					found = time.Since(began)
+				}
+				if c.want == Guilty && time.Since(began) > c.takes+time.Second {
+					break // the kernel has freed what it left
+				}
+			}
+			if found != 0 != (c.want != Guilty) || found > patience+longest+3*time.Second {
+				t.Errorf("%s: overuse of nobody after %s", name, found)
+			}
+			if got := <-verdict; c.want == Guilty && got != Guilty {
+				t.Errorf("%s: the owner is judged %d", name, got)
+			}
+		})
+	}
+}
+
 // TestHungCounts: few hang at a time, none accuses commands that began after a new beginning, and
 // the processes of a command are asked for only when they are looked at.
 func TestHungCounts(t *testing.T) {

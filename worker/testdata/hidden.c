@@ -33,6 +33,17 @@ static void put(const char *path, const char *text)
 	close(f);
 }
 
+// stay on this CPU. Since Linux 6.18 each CPU numbers namespaces for itself, and a namespace can only be mounted in one with
+// a smaller number: its child's number is larger if it was made on the same CPU.
+static void stay(void)
+{
+	cpu_set_t here;
+
+	CPU_ZERO(&here);
+	CPU_SET(sched_getcpu(), &here);
+	must(!sched_setaffinity(0, sizeof(here), &here), "stay on a CPU");
+}
+
 // enter new namespaces, as root in a user namespace of its own.
 static void enter(int flags)
 {
@@ -289,6 +300,7 @@ int main(int argc, char **argv)
 			setsid();
 			if (fork())
 				_exit(0); // the other one is an orphan
+			stay();
 			enter(CLONE_NEWUSER);
 			ways[i].do_it();
 			for (;;)
