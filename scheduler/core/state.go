@@ -174,7 +174,6 @@ func (s *State) due(owner any) {
 	case *task:
 		s.runs.due(x)
 	case *worker:
-		s.dispatch.effort.Spend(endEffort) // it takes twice as long as the end of a task
 		s.reports.silent(x)
 	case *queue:
 		s.reports.rested(x)

@@ -27,27 +27,12 @@ type moment time.Duration
 // postponed again and again before they are due. To make that cheap, a postponed timer keeps its
 // position until it reaches the top.
 type Heap struct {
-	heap  []alarm
+	heap  alarms
 	order uint64
 	// zero is the time that the first timer was set for.
 	zero time.Time
 	// sure: the key of the first timer is its time.
 	sure bool
-}
-
-// An alarm is a timer with its sort key, so that comparisons need not read timers anywhere in
-// memory. The key is not later than the timer's time.
-type alarm struct {
-	at    moment
-	order uint64
-	timer *Timer
-}
-
-func (a *alarm) before(b *alarm) bool {
-	if a.at != b.at {
-		return a.at < b.at
-	}
-	return a.order < b.order
 }
 
 // Set sets t to a time, whether it is set or not.
@@ -61,9 +46,9 @@ func (h *Heap) Set(t *Timer, at time.Time) {
 	a := alarm{t.at, t.order, t}
 	switch {
 	case t.slot == 0:
-		h.heap = append(h.heap, a)
-		h.fix(a, len(h.heap)-1)
-	case a.at < h.heap[t.slot-1].at:
+		h.heap.grow()
+		h.fix(a, h.heap.len()-1)
+	case a.at < h.heap.at(t.slot-1).at:
 		h.fix(a, t.slot-1)
 	}
 }
@@ -73,25 +58,22 @@ func (h *Heap) Stop(t *Timer) {
 	if t.slot == 0 {
 		return
 	}
-	i, last := t.slot-1, len(h.heap)-1
-	moved := h.heap[last]
-	h.heap[last] = alarm{}
-	h.heap = h.heap[:last]
+	i, moved := t.slot-1, h.heap.cut()
 	t.slot = 0
-	if i < last {
+	if i < h.heap.len() {
 		h.fix(moved, i)
 	}
 }
 
 // IsDue reports whether a timer is due at now.
-func (h *Heap) IsDue(now time.Time) bool { return h.first() && !h.time(h.heap[0].at).After(now) }
+func (h *Heap) IsDue(now time.Time) bool { return h.first() && !h.time(h.heap.at(0).at).After(now) }
 
 // PopDue returns and unsets the first timer that is due at now, or nil.
 func (h *Heap) PopDue(now time.Time) *Timer {
 	if !h.IsDue(now) {
 		return nil
 	}
-	t := h.heap[0].timer
+	t := h.heap.at(0).timer
 	h.Stop(t)
 	return t
 }
@@ -102,7 +84,7 @@ func (h *Heap) Shift(d time.Duration) { h.zero = h.zero.Add(d) }
 // Next returns when the first timer is due; zero if none is set.
 func (h *Heap) Next() time.Time {
 	if h.first() {
-		return h.time(h.heap[0].at)
+		return h.time(h.heap.at(0).at)
 	}
 	return time.Time{}
 }
@@ -113,16 +95,16 @@ func (h *Heap) When(t *Timer) time.Time { return h.time(t.at) }
 func (h *Heap) time(at moment) time.Time { return h.zero.Add(time.Duration(at)) }
 
 // Len returns the number of set timers.
-func (h *Heap) Len() int { return len(h.heap) }
+func (h *Heap) Len() int { return h.heap.len() }
 
 // Check returns an inconsistency of the heap, empty if there is none.
 func (h *Heap) Check() string {
-	for i, a := range h.heap {
-		if a.timer.slot != i+1 || a.timer.at < a.at {
+	for i := range h.heap.len() {
+		if a := h.heap.at(i); a.timer.slot != i+1 || a.timer.at < a.at {
 			return fmt.Sprintf("timer %d thinks it is %d", i, a.timer.slot)
 		}
 	}
-	if h.sure && len(h.heap) > 0 && h.heap[0].timer.at != h.heap[0].at {
+	if h.sure && h.heap.len() > 0 && h.heap.at(0).timer.at != h.heap.at(0).at {
 		return "the first timer is due at another time"
 	}
 	return ""
@@ -131,12 +113,12 @@ func (h *Heap) Check() string {
 // first brings the timer that is due first to the top, with its time as its key; false if none is
 // set. It reads no timer that it has read before.
 func (h *Heap) first() bool {
-	for len(h.heap) > 0 {
+	for h.heap.len() > 0 {
 		if h.sure {
 			return true
 		}
-		t := h.heap[0].timer
-		if h.sure = t.order == h.heap[0].order; !h.sure {
+		t := h.heap.at(0).timer
+		if h.sure = t.order == h.heap.at(0).order; !h.sure {
 			h.fix(alarm{t.at, t.order, t}, 0)
 		}
 	}
@@ -148,30 +130,30 @@ func (h *Heap) fix(a alarm, i int) {
 	const below = 4
 	for i > 0 {
 		above := (i - 1) / below
-		if !a.before(&h.heap[above]) {
+		if !a.before(h.heap.at(above)) {
 			break
 		}
-		h.put(h.heap[above], i)
+		h.put(*h.heap.at(above), i)
 		i = above
 	}
-	for first := below*i + 1; first < len(h.heap); first = below*i + 1 {
+	for first := below*i + 1; first < h.heap.len(); first = below*i + 1 {
 		least := first
-		for child := first + 1; child < min(first+below, len(h.heap)); child++ {
-			if h.heap[child].before(&h.heap[least]) {
+		for child := first + 1; child < min(first+below, h.heap.len()); child++ {
+			if h.heap.at(child).before(h.heap.at(least)) {
 				least = child
 			}
 		}
-		if !h.heap[least].before(&a) {
+		if !h.heap.at(least).before(&a) {
 			break
 		}
-		h.put(h.heap[least], i)
+		h.put(*h.heap.at(least), i)
 		i = least
 	}
 	h.put(a, i)
 }
 
 func (h *Heap) put(a alarm, i int) {
-	h.heap[i] = a
+	*h.heap.at(i) = a
 	a.timer.slot = i + 1
 	h.sure = h.sure && i > 0
 }
