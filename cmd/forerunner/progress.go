@@ -10,6 +10,7 @@ import (
 	"github.com/forerunner-build/forerunner/client"
 	"github.com/forerunner-build/forerunner/logline"
 	"github.com/forerunner-build/forerunner/proto/plural"
+	"github.com/forerunner-build/forerunner/web/comparison"
 	"github.com/forerunner-build/forerunner/web/text"
 )
 
@@ -75,6 +76,8 @@ func (p *progress) ended(o *client.Outcome) {
 	ran := m.GetExecutionCompletedTimestamp().AsTime().Sub(m.GetExecutionStartTimestamp().AsTime())
 	switch {
 	case p.quiet:
+	case o.Cached && comparison.Spared(o.Message, m):
+		fmt.Fprintln(p.out, "done: the run was skipped: this is the result of an earlier one")
 	case o.Cached:
 		fmt.Fprintln(p.out, "done: the result was in the action cache")
 	case m.GetWorker() != "":

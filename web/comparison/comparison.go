@@ -130,14 +130,17 @@ func (x *explaining) explain() {
 }
 
 // Skipped reports whether the operation of a record has the result of an earlier run, which was not
-// in the action cache for its action. A result from the cache may have been reused before, too, but
-// comes without a message that says so.
+// in the action cache for its action.
 func Skipped(r *historypb.Record) bool {
-	if r.GetOutcome() != historypb.Outcome_CACHED || r.GetMessage() == "" {
-		return false
-	}
-	return slices.ContainsFunc(r.GetMetadata().GetAuxiliaryMetadata(), func(m *anypb.Any) bool {
-		return m.MessageIs((*actionstats.Reused)(nil))
+	return r.GetOutcome() == historypb.Outcome_CACHED && Spared(r.GetMessage(), r.GetMetadata())
+}
+
+// Spared reports whether the message and the metadata of a cached result say that the action was
+// spared for an earlier run. A result from the action cache may have been reused before, too, but
+// comes without a message.
+func Spared(message string, m *repb.ExecutedActionMetadata) bool {
+	return message != "" && slices.ContainsFunc(m.GetAuxiliaryMetadata(), func(a *anypb.Any) bool {
+		return a.MessageIs((*actionstats.Reused)(nil))
 	})
 }
 
