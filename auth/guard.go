@@ -104,7 +104,8 @@ func New(o Options) (*Guard, error) {
 			return nil, err
 		}
 		ways = append(ways, "a token of "+strings.Join(g.tokens.names(), " or ")+
-			" (--token-file; in Bazel --credential_helper, or --remote_header=authorization=\"Bearer TOKEN\")")
+			" in the header \"authorization: Bearer TOKEN\" (--token-file; in Bazel --credential_helper, or "+
+			"--remote_header=authorization=\"Bearer TOKEN\")")
 	}
 	g.ways = strings.Join(ways, " or ")
 	return g, nil
