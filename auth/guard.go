@@ -96,7 +96,8 @@ func New(o Options) (*Guard, error) {
 	}
 	var ways []string
 	if o.Certificates {
-		ways = append(ways, "a client certificate (--tls-client-cert and --tls-client-key; in Bazel --tls_client_certificate and --tls_client_key)")
+		ways = append(ways, "a client certificate (--tls-client-cert and --tls-client-key; in Bazel --tls_client_certificate and "+
+			"--tls_client_key) of an authority in the server's --tls-client-ca, as clients send no other one,")
 	}
 	if len(o.Issuers) > 0 {
 		var err error
@@ -107,7 +108,7 @@ func New(o Options) (*Guard, error) {
 			" in the header \"authorization: Bearer TOKEN\" (--token-file; in Bazel --credential_helper, or "+
 			"--remote_header=authorization=\"Bearer TOKEN\")")
 	}
-	g.ways = strings.Join(ways, " or ")
+	g.ways = strings.TrimSuffix(strings.Join(ways, " or "), ",")
 	return g, nil
 }
 
