@@ -96,7 +96,8 @@ func New(o Options) (*Guard, error) {
 	}
 	var ways []string
 	if o.Certificates {
-		ways = append(ways, "a client certificate (--tls-client-cert and --tls-client-key; in Bazel --tls_client_certificate and --tls_client_key)")
+		ways = append(ways, "a client certificate (--tls-client-cert and --tls-client-key; in Bazel --tls_client_certificate and "+
+			"--tls_client_key) of an authority in the server's --tls-client-ca, as clients send no other one,")
 	}
 	if len(o.Issuers) > 0 {
 		var err error
@@ -104,9 +105,10 @@ func New(o Options) (*Guard, error) {
 			return nil, err
 		}
 		ways = append(ways, "a token of "+strings.Join(g.tokens.names(), " or ")+
-			" (--token-file; in Bazel --credential_helper, or --remote_header=authorization=\"Bearer TOKEN\")")
+			" in the header \"authorization: Bearer TOKEN\" (--token-file; in Bazel --credential_helper, or "+
+			"--remote_header=authorization=\"Bearer TOKEN\")")
 	}
-	g.ways = strings.Join(ways, " or ")
+	g.ways = strings.TrimSuffix(strings.Join(ways, " or "), ",")
 	return g, nil
 }
 

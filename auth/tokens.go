@@ -155,7 +155,10 @@ func (t *tokens) verify(ctx context.Context, raw string) (v verifiedToken, err e
 		return v, err
 	}
 	from := t.issuers[claimed.Issuer]
-	if from == nil {
+	switch {
+	case claimed.Issuer == "":
+		return v, fmt.Errorf("it names no issuer (it has no claim iss); accepted issuers: %q", t.names())
+	case from == nil:
 		return v, fmt.Errorf("it is from issuer %q; accepted issuers: %q", claimed.Issuer, t.names())
 	}
 	set, err := from.keys.find(ctx, parsed.Headers[0].KeyID)
@@ -199,6 +202,8 @@ func (i *issuer) explain(err error, c jwt.Claims) error {
 	switch {
 	case errors.Is(err, jwt.ErrExpired):
 		return fmt.Errorf("it expired at %s: get a new one of %s", c.Expiry.Time().UTC().Format(time.RFC3339), i.Name)
+	case errors.Is(err, jwt.ErrInvalidAudience) && len(c.Audience) == 0:
+		return fmt.Errorf("it does not say for whom it was made (it has no claim aud): get one for %q", i.Audience)
 	case errors.Is(err, jwt.ErrInvalidAudience):
 		return fmt.Errorf("it was made for %q: get one for %q", []string(c.Audience), i.Audience)
 	case errors.Is(err, jwt.ErrNotValidYet):

@@ -137,8 +137,9 @@ func TestTokens(t *testing.T) {
 		{"not yet, within the leeway", known.token(map[string]any{"nbf": from(10)}), ""},
 		{"for ever", known.token(map[string]any{"exp": nil}), "never expires"},
 		{"for others", known.token(map[string]any{"aud": "other"}), `made for ["other"]`},
-		{"for nobody", known.token(map[string]any{"aud": nil}), "made for"},
+		{"for nobody", known.token(map[string]any{"aud": nil}), `no claim aud): get one for "farm"`},
 		{"another issuer", known.token(map[string]any{"iss": "https://evil"}), `from issuer "https://evil"`},
+		{"no issuer", known.token(map[string]any{"iss": nil}), "no claim iss"},
 		{"another key", stranger.token(nil), "signature"},
 		{"an unknown key", newSigner(t, "three", jose.ES256).token(nil), `no key with the id "three" for ES256`},
 		{"of nobody", known.token(map[string]any{"sub": nil}), "claim sub"},
@@ -410,6 +411,22 @@ var unchangingSet keySet
 type unchanging struct{ keys }
 
 func (unchanging) current() *keySet { return &unchangingSet }
+
+// TestNoTokenIsTold which header to send.
+func TestNoTokenIsTold(t *testing.T) {
+	g, err := New(Options{
+		Issuers: []Issuer{{Name: issuerName, Audience: "farm", KeysFile: keysFile(t, newSigner(t, "one", jose.ES256))}},
+		Rules:   []Rule{{Users: []string{"*"}, May: []Right{Execute}}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const method = "/build.bazel.remote.execution.v2.Execution/Execute"
+	_, _, err = g.Admit(t.Context(), method)
+	if status.Code(err) != codes.Unauthenticated || !strings.Contains(err.Error(), `a token of `+issuerName+` in the header "authorization: Bearer TOKEN"`) {
+		t.Error(err)
+	}
+}
 
 // TestLookKnowsRememberedTokens: the second call with a token need not wait for anything.
 func TestLookKnowsRememberedTokens(t *testing.T) {

@@ -63,6 +63,9 @@ func (s *Scheduler) serveAlone(ctx, abort context.Context, term uint64, ready fu
 // for nothing. ready is called with the address of the gRPC port each time when Run begins to
 // answer calls.
 func (s *Scheduler) Run(ctx, abort context.Context, ready func(address string) error) (err error) {
+	if err := serve.CheckFiles(filesOfScheduler); err != nil {
+		return err
+	}
 	if s.Lease == "" {
 		err := s.serveAlone(ctx, abort, 0, ready)
 		if ctx.Err() != nil && status.Code(err) == codes.Canceled {

@@ -13,6 +13,13 @@ import (
 	"github.com/forerunner-build/forerunner/worker/outputs"
 )
 
+const (
+	// filesOfScheduler is how many files and connections a scheduler needs open, with storage and a
+	// few callers. filesOfWorker is what a worker needs, and filesOfPosition what each action takes
+	// that it prepares, runs or stores.
+	filesOfScheduler, filesOfWorker, filesOfPosition = 256, 128, 16
+)
+
 // The choices of cgroup.
 const (
 	cgroupAuto    = "auto"

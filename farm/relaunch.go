@@ -78,9 +78,7 @@ func (s *Started) Close(ctx context.Context) error {
 	if s.data != nil {
 		errs = append(errs, s.data.Close())
 	}
-	if s.guard != nil {
-		errs = append(errs, s.guard.Close())
-	}
+	errs = append(errs, s.guard.Close())
 	for _, l := range s.launcher {
 		if err := l.Close(ctx); errors.Is(err, runner.ErrUnkillable) {
 			s.w.Logger.Warn("cannot end a launcher: the kernel holds a process of it", zap.Error(err))

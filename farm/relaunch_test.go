@@ -10,11 +10,13 @@ import (
 	"time"
 
 	"go.uber.org/zap/zaptest"
+	"golang.org/x/sys/unix"
 
 	"github.com/forerunner-build/forerunner/cgroup"
 	"github.com/forerunner-build/forerunner/runner"
 	"github.com/forerunner-build/forerunner/runner/launchertest"
 	"github.com/forerunner-build/forerunner/sandbox"
+	"github.com/forerunner-build/forerunner/vfs/mounts"
 )
 
 func TestMain(m *testing.M) { launchertest.Main(m) }
@@ -121,5 +123,57 @@ func TestUnkillable(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestGuardIsReplaced kills the guard of a worker's mounts, then a launcher with what it runs: the next
+// guard is none of what the launcher has left.
+func TestGuardIsReplaced(t *testing.T) {
+	w := &Worker{Slots: 1, Data: t.TempDir(), Sandbox: sandboxNone, Cgroup: cgroupAuto, Logger: zaptest.NewLogger(t)}
+	s, err := w.Start(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(context.WithoutCancel(t.Context())); err != nil {
+			t.Error(err)
+		}
+	})
+	if s.guard == nil {
+		t.Skip("no FUSE")
+	}
+	kill := func(pid int) {
+		t.Helper()
+		if err := unix.Kill(pid, unix.SIGKILL); err != nil {
+			t.Fatal(err)
+		}
+	}
+	killed := s.guard.Pid()
+	kill(killed)
+	for deadline := time.Now().Add(time.Minute); s.guard.Pid() == 0 || s.guard.Pid() == killed; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal(s.guard.Missing())
+		}
+	}
+	guard := s.guard.Pid()
+	started := filepath.Join(t.TempDir(), "started")
+	go func() {
+		for ; t.Context().Err() == nil; time.Sleep(time.Millisecond) {
+			if _, err := os.Stat(started); err == nil {
+				_ = unix.Kill(s.launcher[0].Pid(), unix.SIGKILL) // Run says so
+				return
+			}
+		}
+	}()
+	root := t.TempDir()
+	_, err = s.launcher[0].Run(t.Context(), runner.Command{
+		Args: []string{"/bin/sh", "-c", "setsid sleep 1000 & touch " + started + "; wait"}, Dir: root,
+		Folders: sandbox.Folders{Root: root, TempDir: t.TempDir()}, Timeout: time.Minute,
+	})
+	if !errors.Is(err, runner.ErrLauncherDied) {
+		t.Errorf("the launcher died: %v", err)
+	}
+	if now := s.guard.Pid(); now != guard || unix.Kill(guard, 0) != nil || mounts.Dying(guard) {
+		t.Errorf("the guard is %d, want %d: %v", now, guard, s.guard.Missing())
 	}
 }

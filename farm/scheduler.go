@@ -172,7 +172,7 @@ func (s *Scheduler) serve(ctx, abort context.Context, term uint64, ready func(ad
 		return err
 	}
 	open.add(stopHTTP)
-	calls, err := s.Callers.Accept(sched.Watch(listener), server)
+	calls, err := s.Callers.Accept(sched.Watch(listener), server, can, s.Logger)
 	if err != nil {
 		return err
 	}

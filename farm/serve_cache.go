@@ -46,7 +46,7 @@ func (w *Worker) serve(
 	if err != nil {
 		return "", nil, err
 	}
-	cache, stopCache, err := w.serveCache(ctx, abort, what.Registry, servedStore{store, protect, readers})
+	cache, stopCache, err := w.serveCache(ctx, abort, what.Registry, servedStore{store, protect, readers, what.Ready})
 	if err != nil {
 		return "", nil, errors.Join(err, stopHTTP())
 	}
@@ -58,6 +58,7 @@ type servedStore struct {
 	*disk.Store
 	protect serve.Protection
 	readers *serve.Activity // see their calls
+	ready   *serve.Readiness
 }
 
 // serveCache is the part of serve that is for other workers.
@@ -90,7 +91,7 @@ func (w *Worker) serveCache(
 	if err := errors.Join(w.checkReaders(store.protect.Guard, host, server), countServed(registry, peers)); err != nil {
 		return "", nil, errors.Join(err, listener.Close())
 	}
-	gated, err := w.Callers.Accept(listener, server)
+	gated, err := w.Callers.Accept(listener, server, store.ready, w.Logger)
 	if err != nil {
 		return "", nil, errors.Join(err, listener.Close())
 	}

@@ -56,6 +56,9 @@ func (w *Worker) Start(ctx context.Context) (_ *Started, err error) {
 	if w.ReportWidth < 0 {
 		w.ReportWidth = w.Slots
 	}
+	if err := serve.CheckFiles(int64(filesOfWorker + filesOfPosition*w.positions())); err != nil {
+		return nil, err
+	}
 	s := &Started{w: w, retired: newRetired(w.Logger)}
 	defer func() {
 		if err != nil {
@@ -93,7 +96,7 @@ func (w *Worker) Start(ctx context.Context) (_ *Started, err error) {
 	}
 	s.examine()
 	if w.ExecFilesystem != vfs.HardLink {
-		if s.guard, err = mounts.StartGuard(w.below(w.Mount, "mount"), w.LogForm); err != nil {
+		if s.guard, err = mounts.StartGuard(w.below(w.Mount, "mount"), mounts.GuardOptions{Form: w.LogForm, Logger: w.Logger}); err != nil {
 			return nil, err
 		}
 	}
@@ -142,6 +145,7 @@ func (s *Started) Run(ctx, abort context.Context, ready func()) (err error) {
 		started = &w.joined.worker
 	}
 	can := w.readiness(ctx, schedulerConn, started)
+	can.Add("guard of input roots", s.guard.Missing)
 	load := &scrub.WorkerLoad{Worker: started}
 	blobs, runScrubber, err := w.scrubbed(o.store, scrub.Load{Busy: load.Busy, Logger: w.Logger, Metrics: registry})
 	if err != nil {

@@ -93,14 +93,20 @@ func BoundsFor(memory int64) Bounds {
 		Buffers:     max(min(part, 1<<30), leastBuffers),
 		Wait:        20 * time.Second, Stall: time.Minute, Guest: time.Minute,
 	}
-	b.ConnectionsOfOne = b.Connections / 2
-	b.Guests, b.GuestsOfOne = b.Connections/4, b.Connections/8
+	b = b.WithConnections(b.Connections)
 	b.CallsOfOne, b.MessagesOfOne = b.Calls/2, b.Messages/2
 	b.GuestCalls, b.GuestCallsOfOne = b.Calls/16, b.Calls/32
 	b.Streams = uint32(min(b.CallsOfOne*3/4, maxStreams)) // a client waits with more, and is not refused
 	b.UploadsOfOne, b.WindowsOfOne, b.BuffersOfOne = b.Uploads/2, b.Windows/2, b.Buffers/2
 	b.Waiting = clamp(part/int64(b.Window), 64, int64(b.Calls/2))
 	b.WaitingOfOne = b.Waiting / 2
+	return b
+}
+
+// WithConnections returns b for another number of connections.
+func (b Bounds) WithConnections(n int) Bounds {
+	b.Connections, b.ConnectionsOfOne = n, max(1, n/2)
+	b.Guests, b.GuestsOfOne = max(1, n/4), max(1, n/8)
 	return b
 }
 

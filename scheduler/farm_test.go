@@ -257,6 +257,7 @@ type fakeWorker struct {
 	boot  string   // which start of its program it says that this is
 	like  string   // the circumstances under which it says that it runs commands
 	takes string   // how large a Command it says that it takes with an action
+	slots string   // how many commands it says that its program runs at once
 	near  []string // the peers that came with the last answer
 }
 
@@ -273,6 +274,9 @@ func (w *fakeWorker) sync(ctx context.Context) (*remoteworker.SynchronizeRespons
 	}
 	if w.like != "" {
 		ctx = metadata.AppendToOutgoingContext(ctx, names.CircumstancesHeader, w.like)
+	}
+	if w.slots != "" {
+		ctx = metadata.AppendToOutgoingContext(ctx, names.SlotsHeader, w.slots)
 	}
 	if w.takes != "" {
 		ctx = metadata.AppendToOutgoingContext(ctx, names.CommandHeader, w.takes)

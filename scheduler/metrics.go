@@ -18,7 +18,6 @@ import (
 // metrics are the scheduler's Prometheus metrics. The State is read when they are scraped.
 type metrics struct {
 	engine   *engine.Engine
-	reports  operators.Reports
 	finished *prometheus.CounterVec
 	queued   waits
 	chosen   *prometheus.CounterVec
@@ -38,9 +37,9 @@ const maxQueueMetrics = 1000
 // maxSuspectMetrics bounds the suspended workers that have one.
 const maxSuspectMetrics = 100
 
-func newMetrics(r prometheus.Registerer, e *engine.Engine, reports operators.Reports) (*metrics, error) {
+func newMetrics(r prometheus.Registerer, e *engine.Engine) (*metrics, error) {
 	m := &metrics{
-		engine: e, reports: reports,
+		engine: e,
 		finished: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "forerunner_scheduler_operations_total",
 			Help: "Completed operations by outcome: cached, succeeded, failed (exit code), error, cancelled.",
@@ -192,7 +191,7 @@ func (m *metrics) Collect(c chan<- prometheus.Metric) {
 func (m *metrics) workersOf(queues []view.Queue) (n view.Workers, slots operators.Slots) {
 	for _, q := range queues {
 		n = n.Plus(q.Workers)
-		slots = slots.Plus(operators.SlotsOf(m.reports, q.Loads...))
+		slots = slots.Plus(operators.SlotsOf(q.Loads...))
 	}
 	return n, slots
 }

@@ -155,7 +155,7 @@ func NewServer(o ServerOptions) (*Server, error) {
 	s := &Server{options: o, log: o.Logger, engine: engine.New(state, o.Journal)}
 	s.connections = connection.NewListeners(func(id uint64) { s.engine.Feed(event.Disconnect{Connection: id}) })
 	s.live = live.NewRegistry()
-	m, err := newMetrics(o.Metrics, s.engine, s.live)
+	m, err := newMetrics(o.Metrics, s.engine)
 	if err != nil {
 		return nil, fmt.Errorf("scheduler: register metrics: %w", err)
 	}

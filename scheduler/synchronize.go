@@ -70,6 +70,7 @@ func (s queueService) Synchronize(
 	}
 	s.peers.serves(report.Worker, cacheOf(ctx))
 	report.Boot, report.Address, report.Circumstances = connection.Boot(ctx), addressOf(ctx), circumstancesOf(ctx)
+	report.Slots = slotsOf(ctx)
 	answer := make(chan event.Reply, 1)
 	if !s.Accept(func(t engine.Turn) (out event.Out) {
 		if ctx.Err() != nil || conn != nil && conn.Ended() { // it may have called again meanwhile, with news
@@ -130,6 +131,21 @@ func circumstancesOf(ctx context.Context) string {
 		return ""
 	}
 	return values[0]
+}
+
+// maxSlots limits the slots of a worker: one that reports more is taken for one that reports none.
+const maxSlots = 1 << 16
+
+// slotsOf returns the number of slots of a worker's program; 0: it does not report it.
+func slotsOf(ctx context.Context) int {
+	values := metadata.ValueFromIncomingContext(ctx, names.SlotsHeader)
+	if len(values) != 1 {
+		return 0
+	}
+	if n, err := strconv.ParseUint(values[0], 10, 32); err == nil && n <= maxSlots {
+		return int(n)
+	}
+	return 0
 }
 
 // instanceOf returns the instance name of the action that a worker has, if it names that.

@@ -11,9 +11,11 @@ import (
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/forerunner-build/forerunner/proto/admin"
 	"github.com/forerunner-build/forerunner/proto/live"
+	"github.com/forerunner-build/forerunner/proto/remoteworker"
 )
 
 // TestWorkersOfTwoInstances have the same identity, and do not take each other's place.
@@ -105,5 +107,44 @@ func TestTell(t *testing.T) {
 			!strings.HasPrefix(list.GetLost()[0].GetAction(), d.GetHash()) || queues.GetWorkersLost() != 1 {
 			t.Errorf("lost %v, %d", list.GetLost(), queues.GetWorkersLost())
 		}
+	})
+}
+
+// TestSlotsOfTheDead has a worker with one slot and two positions. It has one slot before it reports
+// anything for pages, and after its program was killed, for as long as it is listed.
+func TestSlotsOfTheDead(t *testing.T) {
+	inFarm(t, ServerOptions{}, func(t *testing.T, f *farm) {
+		program, kill := f.client()
+		for _, position := range []string{"0", "1"} {
+			w := program.worker("w")
+			w.req.WorkerId["position"] = position
+			w.slots, w.boot = "1", "first"
+			w.req.CurrentState = &remoteworker.CurrentState{WorkerState: &remoteworker.CurrentState_Idle{Idle: &emptypb.Empty{}}}
+			go func() { _, _ = w.sync(t.Context()) }() // until it is killed
+		}
+		synctest.Wait()
+		expect := func(when string) {
+			t.Helper()
+			list := asked(t, f.operator().ListWorkers, &admin.ListWorkersRequest{}).GetWorkers()
+			if len(list) != 1 || list[0].GetSlots() != 1 {
+				t.Errorf("%s: workers %v", when, list)
+			}
+			if q := asked(t, f.operator().ListQueues, &admin.ListQueuesRequest{}).GetQueues(); len(q) != 1 || q[0].GetSlots() != 1 {
+				t.Errorf("%s: queues %v", when, q)
+			}
+		}
+		expect("before it reports")
+		kill()
+		synctest.Wait()
+		expect("when it was killed")
+		again := f.worker("w")
+		again.req.WorkerId["position"] = "0"
+		again.slots, again.boot = "1", "second"
+		again.req.CurrentState = &remoteworker.CurrentState{WorkerState: &remoteworker.CurrentState_Idle{Idle: &emptypb.Empty{}}}
+		calls, end := context.WithCancel(t.Context())
+		go func() { _, _ = again.sync(calls) }()
+		synctest.Wait()
+		expect("when it was started again")
+		end()
 	})
 }

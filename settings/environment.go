@@ -27,7 +27,7 @@ func FromEnvironment(sets ...*pflag.FlagSet) error {
 			return
 		}
 		if err := setAll(f.Value, value); err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", name, err))
+			errs = append(errs, fmt.Errorf("%s: %w", name, Plain(f.Value, value, err)))
 		}
 		f.Changed = true
 	}

@@ -69,7 +69,7 @@ func assign(flag *pflag.Flag, n node) error {
 		return err
 	}
 	if err := flag.Value.Set(text); err != nil {
-		return n.errorf("%w", err)
+		return n.errorf("%w", Plain(flag.Value, text, err))
 	}
 	return nil
 }

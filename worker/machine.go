@@ -32,7 +32,7 @@ func machine() *repb.Platform {
 // hello returns the headers for a Forerunner scheduler, with facts for which the protocol has no
 // field.
 func (o *Options) hello(boot string) ([]string, error) {
-	pairs := []string{names.BootHeader, boot}
+	pairs := []string{names.BootHeader, boot, names.SlotsHeader, strconv.Itoa(len(o.Launchers))}
 	if o.CommandsCome {
 		pairs = append(pairs, names.CommandHeader, strconv.Itoa(mostCommandBytes))
 	}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"sync"
 
 	"go.uber.org/zap"
 	"google.golang.org/grpc/credentials"
@@ -45,7 +46,30 @@ func NewClient(f Files, log *zap.Logger) (*Source, error) {
 	if (f.Cert == "") != (f.Key == "") {
 		return nil, errors.New("a certificate and its key are given together or not at all")
 	}
-	return open(f, log, func(c *tls.Config, pool *x509.CertPool) { c.RootCAs = pool })
+	return open(f, log, func(c *tls.Config, pool *x509.CertPool) {
+		c.RootCAs = pool
+		if len(c.Certificates) > 0 {
+			c.GetClientCertificate = presenting(&c.Certificates[0], log)
+		}
+	})
+}
+
+// presenting returns a tls.Config.GetClientCertificate that presents own to servers that accept its
+// authority. Like Go's own it sends none to others, but says so in the log.
+func presenting(own *tls.Certificate, log *zap.Logger) func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+	var warned sync.Once
+	return func(asked *tls.CertificateRequestInfo) (*tls.Certificate, error) {
+		err := asked.SupportsCertificate(own)
+		if err == nil {
+			return own, nil
+		}
+		if log != nil {
+			warned.Do(func() {
+				log.Warn("a server does not accept the authority of --tls-client-cert: it gets no certificate", zap.Error(err))
+			})
+		}
+		return &tls.Certificate{}, nil
+	}
 }
 
 func open(f Files, log *zap.Logger, trust func(*tls.Config, *x509.CertPool)) (*Source, error) {
@@ -101,7 +125,11 @@ type transport struct{ source *Source }
 
 // ClientHandshake implements credentials.TransportCredentials.
 func (t transport) ClientHandshake(ctx context.Context, authority string, raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	return t.source.files.Get().grpc.ClientHandshake(ctx, authority, raw)
+	conn, info, err := t.source.files.Get().grpc.ClientHandshake(ctx, authority, raw)
+	if err != nil {
+		return nil, nil, err
+	}
+	return &opening{Conn: conn, deaf: make(chan struct{})}, info, nil
 }
 
 // ServerHandshake implements credentials.TransportCredentials.

@@ -2,6 +2,7 @@ package certs_test
 
 import (
 	"context"
+	"crypto/x509"
 	"net"
 	"os"
 	"path/filepath"
@@ -9,6 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/credentials"
 	"google.golang.org/grpc/health"
@@ -180,5 +183,41 @@ func TestFilesAreChecked(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+// TestRefusedCertificates: a client whose certificate is refused learns why, whichever it notices
+// first, the alert or the end of the connection; one that sends none, as its authority would not be
+// accepted, logs that.
+func TestRefusedCertificates(t *testing.T) {
+	ours, others := certtest.New(t), certtest.Named(t, "stranger")
+	cert, key := ours.Server("server")
+	address, callers := serve(t, certs.Files{Cert: cert, Key: key, CA: ours.File})
+	oldCert, oldKey := ours.Issue("old", &x509.Certificate{NotAfter: time.Now().Add(-time.Hour)})
+	for range 100 {
+		conn := connect(t, address, certs.Files{CA: ours.File, Cert: oldCert, Key: oldKey})
+		if err := check(t, conn); err == nil || !strings.Contains(err.Error(), "remote error: tls: expired certificate") {
+			t.Fatal(err)
+		}
+		_ = conn.Close()
+	}
+	lines, logged := observer.New(zap.WarnLevel)
+	otherCert, otherKey := others.Client("stranger")
+	source, err := certs.NewClient(certs.Files{CA: ours.File, Cert: otherCert, Key: otherKey}, zap.New(lines))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		conn, err := grpc.NewClient(address, grpc.WithTransportCredentials(source.Credentials()))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := check(t, conn); err != nil || <-callers != "nobody" {
+			t.Error(err)
+		}
+		_ = conn.Close()
+	}
+	if all := logged.All(); len(all) != 1 || !strings.Contains(all[0].Message, "the authority of --tls-client-cert") {
+		t.Errorf("logged %v", all)
 	}
 }

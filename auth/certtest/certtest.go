@@ -25,11 +25,18 @@ type Authority struct {
 	key  crypto.Signer
 }
 
-// New makes an authority whose files end with the test.
+// New makes an authority whose files end with the test. All have the same name: clients present their
+// certificates to servers that trust another one.
 func New(t *testing.T) *Authority {
 	t.Helper()
+	return Named(t, "authority")
+}
+
+// Named makes an authority with a name.
+func Named(t *testing.T, name string) *Authority {
+	t.Helper()
 	a := &Authority{t: t, dir: t.TempDir(), cert: &x509.Certificate{
-		SerialNumber: serial(t), Subject: pkix.Name{CommonName: "authority"}, NotAfter: time.Now().Add(time.Hour),
+		SerialNumber: serial(t), Subject: pkix.Name{CommonName: name}, NotAfter: time.Now().Add(time.Hour),
 		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign,
 	}}
 	a.key = newKey(t)
@@ -55,12 +62,17 @@ func (a *Authority) Client(name string, units ...string) (cert, key string) {
 	return a.Issue(name, &x509.Certificate{Subject: pkix.Name{CommonName: name, OrganizationalUnit: units}})
 }
 
-// Issue signs a certificate, valid for an hour, into NAME.pem and NAME.key.
+// Issue signs a certificate into NAME.pem and NAME.key. Unless c says otherwise it is valid for an
+// hour, for servers and clients.
 func (a *Authority) Issue(name string, c *x509.Certificate) (cert, key string) {
 	a.t.Helper()
-	c.SerialNumber, c.NotAfter = serial(a.t), time.Now().Add(time.Hour)
-	c.KeyUsage = x509.KeyUsageDigitalSignature
-	c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
+	c.SerialNumber, c.KeyUsage = serial(a.t), x509.KeyUsageDigitalSignature
+	if c.NotAfter.IsZero() {
+		c.NotAfter = time.Now().Add(time.Hour)
+	}
+	if c.ExtKeyUsage == nil {
+		c.ExtKeyUsage = []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}
+	}
 	own := newKey(a.t)
 	cert = a.write(name+".pem", "CERTIFICATE", a.sign(c, own))
 	der, err := x509.MarshalPKCS8PrivateKey(own)

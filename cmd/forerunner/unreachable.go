@@ -17,6 +17,11 @@ func unreachable(message string) string {
 		{"looked like an HTTP/1.1 header", "that port has pages or metrics: --remote needs the one of --listen, 8980 by default"},
 		{"does not look like a TLS handshake", "it has no TLS: use grpc:// instead of grpcs://"},
 		{"error reading server preface: EOF", "it may have TLS: use grpcs://"},
+		{"certificate has expired or is not yet valid", "its certificate has expired or is not valid yet, or this machine's clock is wrong: " + message},
+		{"signed by unknown authority", "its certificate is of an authority that is not trusted here: give that authority's certificate with --tls-ca"},
+		{"tls: expired certificate", "it refuses the certificate of --tls-client-cert, which has expired there"},
+		{"tls: unknown certificate authority", "it refuses the certificate of --tls-client-cert: the authority is none of its --tls-client-ca"},
+		{"tls: bad certificate", "it refuses the certificate of --tls-client-cert: perhaps that is not for clients (extendedKeyUsage clientAuth)"},
 		{"produced zero addresses", "this name has no address"},
 		{"connection refused", message + "; start \"forerunner up\" there, or give the address of another with --remote"},
 	} {

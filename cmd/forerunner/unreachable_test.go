@@ -1,14 +1,18 @@
 package main
 
 import (
+	"crypto/x509"
 	"net"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 
+	"github.com/forerunner-build/forerunner/auth/certs"
+	"github.com/forerunner-build/forerunner/auth/certtest"
 	"github.com/forerunner-build/forerunner/farm/dial"
 )
 
@@ -46,5 +50,69 @@ func TestUnreachable(t *testing.T) {
 			t.Errorf("%s: %v, want %q", remote, err, want)
 		}
 		_ = conn.Close()
+	}
+}
+
+// TestCertificates calls a scheduler, or is one, with certificates that the other side does not
+// accept. The error says whose certificate it is, and what is wrong with it.
+func TestCertificates(t *testing.T) {
+	ours, others := certtest.New(t), certtest.New(t)
+	past, local := time.Now().Add(-time.Hour), []net.IP{net.IPv4(127, 0, 0, 1)}
+	of := func(cert, key string) certs.Files { return certs.Files{CA: ours.File, Cert: cert, Key: key} }
+	client := func(cert, key string) dial.Client { return dial.Client{CA: ours.File, Cert: cert, Key: key} }
+	good := of(ours.Server("server"))
+	for name, test := range map[string]struct {
+		server certs.Files
+		client dial.Client
+		want   string
+	}{
+		"expired client": {
+			good, client(ours.Issue("old", &x509.Certificate{NotAfter: past})),
+			"it refuses the certificate of --tls-client-cert, which has expired",
+		},
+		"client of another authority": {good, client(others.Client("stranger")), "the authority is none of its --tls-client-ca"},
+		"a server's certificate": {
+			good, client(ours.Issue("other", &x509.Certificate{ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})),
+			"perhaps that is not for clients",
+		},
+		"expired server": {
+			of(ours.Issue("late", &x509.Certificate{NotAfter: past, IPAddresses: local})), client(ours.Client("alice")),
+			"its certificate has expired or is not valid yet",
+		},
+		"server of another authority": {
+			certs.Files{CA: ours.File}, client(ours.Client("alice")), "give that authority's certificate with --tls-ca",
+		},
+		"server of another name": {
+			of(ours.Issue("far", &x509.Certificate{DNSNames: []string{"far.example.com"}})), client(ours.Client("alice")), "127.0.0.1",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if test.server.Cert == "" {
+				test.server.Cert, test.server.Key = others.Server("server")
+			}
+			source, err := certs.NewServer(test.server, nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			l, err := net.Listen("tcp", "127.0.0.1:0")
+			if err != nil {
+				t.Fatal(err)
+			}
+			s := grpc.NewServer(grpc.Creds(source.Credentials()))
+			go func() { _ = s.Serve(l) }()
+			defer s.Stop()
+			remote := "grpcs://" + l.Addr().String()
+			for range 20 { // how it is learned depends on which side is quicker
+				conn, err := test.client.Dial(remote)
+				if err != nil {
+					t.Fatal(err)
+				}
+				err = explained(greet(t.Context(), conn), remote)
+				if err == nil || !strings.Contains(err.Error(), test.want) {
+					t.Errorf("%v, want %q", err, test.want)
+				}
+				_ = conn.Close()
+			}
+		})
 	}
 }

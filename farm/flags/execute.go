@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/forerunner-build/forerunner/logline"
 	"github.com/forerunner-build/forerunner/settings"
@@ -49,6 +50,7 @@ func (e *UsageError) Unwrap() error { return e.Err }
 func Execute(ctx context.Context, root *cobra.Command) error {
 	addCompletion(root)
 	addVersion(root)
+	root.SetFlagErrorFunc(plainly)
 	started := false
 	note(root, &started)
 	cmd, err := root.ExecuteContextC(ctx)
@@ -63,6 +65,19 @@ func Execute(ctx context.Context, root *cobra.Command) error {
 	if wantsJSON(cmd) {
 		logline.JSON.Print(os.Stderr, "error", "program ends", err)
 		err = &loggedError{err}
+	}
+	return err
+}
+
+// plainly puts the error of a flag that cannot be parsed in words of people.
+func plainly(_ *cobra.Command, err error) error {
+	invalid := (*pflag.InvalidValueError)(nil)
+	if !errors.As(err, &invalid) {
+		return err
+	}
+	flag, cause := invalid.GetFlag(), invalid.Unwrap()
+	if plain := settings.Plain(flag.Value, invalid.GetValue(), cause); plain != cause {
+		return fmt.Errorf("--%s: %w", flag.Name, plain)
 	}
 	return err
 }

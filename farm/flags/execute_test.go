@@ -4,6 +4,7 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -53,8 +54,42 @@ func TestWrongEnvironment(t *testing.T) {
 	}
 	program := NewCommand("program", "", "", settings.Of(&of), func(*cobra.Command, []string) error { return nil })
 	program.SetArgs(nil)
-	if err := Execute(t.Context(), program); err == nil || ExitCode(err) != exitUsage || !strings.Contains(err.Error(), "FORERUNNER_WIDTH") {
-		t.Errorf("%v, want exit code %d", err, exitUsage)
+	want := `FORERUNNER_WIDTH: "many" is not a whole number`
+	if err := Execute(t.Context(), program); err == nil || ExitCode(err) != exitUsage || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %s and exit code %d", err, want, exitUsage)
+	}
+}
+
+// TestPlainErrors: the error of a value that cannot be parsed names no function of Go, but what is
+// allowed. Flags registered by hand are like settings.
+func TestPlainErrors(t *testing.T) {
+	for _, test := range []struct{ arg, want string }{
+		{"--width=abc", `--width: "abc" is not a whole number; it must be at least 1 and at most 9`},
+		{"--width=99999999999999999999", `--width: "99999999999999999999" is too large or too small; it must be at least 1 and at most 9`},
+		{"--units=-", `--units: "-" is not a whole number; it must be at least 0`},
+		{"--share=half", `--share: "half" is not a number`},
+		{"--wait=soon", `--wait: "soon" is not a time such as 30s or 1m30s; it must be more than 0`},
+		{"--sure=maybe", `--sure: "maybe" is not true or false`},
+		{"--limit=all", `--limit: "all" is not a whole number`},
+		{"--width=10", `invalid argument "10" for "--width" flag: "10" is more than 9`},
+	} {
+		var of struct {
+			Width int           `flag:"width" unit:"NUMBER" min:"1" max:"9" default:"1" doc:"Width"`
+			Share float64       `flag:"share" unit:"NUMBER" doc:"Share"`
+			Wait  time.Duration `flag:"wait" unit:"TIME" above:"0" default:"1s" doc:"Wait"`
+			Sure  bool          `flag:"sure" doc:"Sure"`
+		}
+		child := NewCommand("go", "", "", settings.Of(&of), func(*cobra.Command, []string) error { return nil })
+		units := child.Flags().Int64("units", 0, "")
+		settings.Bound(child.Flags(), "units", units, settings.Bounds{Min: "0"})
+		child.Flags().Int("limit", 0, "")
+		program := &cobra.Command{Use: "program", SilenceUsage: true, SilenceErrors: true}
+		program.AddCommand(child)
+		program.SetArgs([]string{"go", test.arg})
+		want := test.want + " (see program go --help)"
+		if err := Execute(t.Context(), program); err == nil || ExitCode(err) != exitUsage || err.Error() != want {
+			t.Errorf("%s: %v, want %s and exit code %d", test.arg, err, want, exitUsage)
+		}
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 
 	longrunningpb "cloud.google.com/go/longrunning/autogen/longrunningpb"
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"go.uber.org/zap"
 	"google.golang.org/grpc"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 	"google.golang.org/grpc/peer"
@@ -28,8 +29,8 @@ import (
 type Callers struct {
 	Memory Memory `settings:"inline"`
 	// MaxConnections limits the connections of all addresses, to twice that of one; MaxStreams
-	// limits the calls on one connection. 0: by the memory.
-	MaxConnections int `tuning:"max_connections" group:"Callers" unit:"NUMBER" otherwise:"one for each 512 KiB of memory_limit" doc:"Number of gRPC connections at a time; one address may have half of them"`
+	// limits the calls on one connection. 0: by the memory and the limit of open files.
+	MaxConnections int `tuning:"max_connections" group:"Callers" unit:"NUMBER" otherwise:"one for each 512 KiB of memory_limit, at most half of the limit of open files" doc:"Number of gRPC connections at a time; one address may have half of them"`
 	MaxStreams     int `tuning:"max_streams" unit:"NUMBER" otherwise:"4096, or three eighths of all calls that there is memory for" doc:"Number of calls at a time on one connection; clients wait beyond that"`
 	// UploadWindow: if empty, the size depends on the memory; see intake.Bounds.Window.
 	UploadWindow string `tuning:"upload_window" unit:"SIZE" otherwise:"a 16384th of memory_limit, from 64K to 1M" doc:"Bytes of one call that a client may send before the program reads them, from 64K to 16M; more is faster over long distances, but fewer clients can upload at a time"`
@@ -78,8 +79,9 @@ func (c *Callers) bounds() (memory int64, b intake.Bounds, err error) {
 		return 0, b, fmt.Errorf("tuning.waiting_goroutines is %d: it can be %d at most", c.Waiting, maxWaiting)
 	}
 	if n := c.MaxConnections; n > 0 {
-		b.Connections, b.ConnectionsOfOne = n, max(1, n/2)
-		b.Guests, b.GuestsOfOne = max(1, n/4), max(1, n/8)
+		b = b.WithConnections(n)
+	} else {
+		b = limitConnections(b)
 	}
 	if c.MaxStreams > 0 {
 		b.Streams = uint32(c.MaxStreams)
@@ -207,11 +209,14 @@ func (p Protection) identify(ctx context.Context, method string) (context.Contex
 	return ctx, intake.Caller{Name: intake.UserCaller(who.User)}, nil
 }
 
-// Accept returns l with a limit on its connections.
-func (c *Callers) Accept(l net.Listener, s *intake.Server) (net.Listener, error) {
+// Accept returns l with a limit on its connections. While they cannot be accepted, as without a free
+// descriptor, the program is not ready, and the log says why.
+func (c *Callers) Accept(l net.Listener, s *intake.Server, ready *Readiness, log *zap.Logger) (net.Listener, error) {
 	_, b, err := c.bounds()
 	if err != nil {
 		return nil, err
 	}
-	return intake.NewGate(b, s.Refused()).Listen(l), nil
+	a := &acceptor{Listener: l, log: log}
+	ready.Add("connections", a.fault)
+	return intake.NewGate(b, s.Refused()).Listen(a), nil
 }

@@ -10,6 +10,9 @@ const (
 	CacheHeader = "forerunner-cache"
 	// BootHeader has, on each call of a worker, a random text that changes when its program starts.
 	BootHeader = "forerunner-boot"
+	// SlotsHeader has, on each call of a worker, the number of commands that its program runs at
+	// once, in decimal digits. It has further positions, in which others prepare or store.
+	SlotsHeader = "forerunner-slots"
 	// ImpliedHeader and RequiredHeader have, on each call of a worker, as a Platform of REv2,
 	// further properties that the worker has, and those that an action must ask for.
 	ImpliedHeader  = "forerunner-implied-bin"

@@ -292,6 +292,7 @@ func (r *reviews) review(w *worker) {
 			w.unidle() // leave a waiting call open: otherwise the worker would call again at once
 		}
 		r.dispatch.serve(w, may)
+		r.dispatch.calls.serves(w)
 	}
 	if w.held && !w.entry.Waits() {
 		r.dispatch.offer(w)

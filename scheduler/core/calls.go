@@ -64,6 +64,18 @@ func (c *calls) goesOn(w *worker) {
 	}
 }
 
+// serves has a worker that takes work again yield to queued tasks if its task runs for no client: while
+// it took none, it was passed over.
+func (c *calls) serves(w *worker) {
+	if w.task == nil || w.task.wanted() || !w.mayYield() {
+		return
+	}
+	if !w.task.run().spare {
+		w.queue.spares.add(w.task)
+	}
+	c.claimSpares(w.queue)
+}
+
 // claimSpares wakes the workers of a queue that run for no client and must yield now, while tasks
 // wait.
 func (c *calls) claimSpares(q *queue) { c.claim(q, q.waiting) }

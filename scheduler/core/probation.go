@@ -43,6 +43,7 @@ func (d *dispatcher) reserve(p *program) {
 	for _, w := range p.positions {
 		if w.takes != Unheard {
 			d.serve(w, w.takes != Drained)
+			d.calls.serves(w)
 		}
 	}
 	d.reserved = append(d.reserved, p)

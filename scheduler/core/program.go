@@ -25,6 +25,8 @@ type program struct {
 	failed request.Key
 	// circumstances are those of the last report; empty: it reuses no runs.
 	circumstances string
+	// slots is how many commands it runs at once, as last reported; 0: it is unknown.
+	slots int
 	// boot is its last start, as far as one was seen.
 	boot string
 	// tried has the one action while the program is on trial; nil: the next one to get one does.
@@ -188,7 +190,7 @@ func (p *program) condition() view.Condition {
 
 // load returns the load of a program.
 func (p *program) load() view.Load {
-	l := view.Load{Worker: p.positions[0].Key, Positions: len(p.positions)}
+	l := view.Load{Positions: len(p.positions), Slots: p.slots}
 	for _, w := range p.positions {
 		l.Serves = l.Serves || w.takes == Serving
 		if w.busy() != (request.Key{}) {

@@ -63,6 +63,7 @@ func (rs *reports) report(r *event.Report) error {
 	}
 	w.boot, w.address = r.Boot, r.Address
 	w.program.runsUnder(r.Circumstances)
+	w.program.slots = r.Slots
 	rs.workers.Connect(w, r.Connection)
 	w.prefersIdle = r.PreferIdle
 	rs.dispatch.serve(w, rs.reviews.mayServe(w))

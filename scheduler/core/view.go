@@ -266,7 +266,7 @@ func (s *View) Program(worker string) (view.Program, bool) {
 	}
 	p := of.program
 	v := view.Program{
-		ID: p.identity(), Prefix: of.pool.Prefix, Platform: of.pool.Platform, SizeClass: of.queue.class,
+		Worker: p.positions[0].Key, ID: p.identity(), Prefix: of.pool.Prefix, Platform: of.pool.Platform, SizeClass: of.queue.class,
 		Condition: p.condition(), Load: p.load(), Drained: true,
 		Standing: p.record.Standing(), Until: p.record.Until(), Row: p.record.Row(), Failures: p.record.Failures(),
 	}

@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/forerunner-build/forerunner/proto/admin"
+	"github.com/forerunner-build/forerunner/proto/live"
 	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/proto/pattern"
 	"github.com/forerunner-build/forerunner/scheduler/core/drain"
@@ -48,11 +49,18 @@ func TestFirst(t *testing.T) {
 	}
 }
 
+// silent has no reports of workers.
+type silent struct{}
+
+func (silent) Report(string) *live.Report { return nil }
+
+func (silent) Reports() map[*live.Report]struct{} { return nil }
+
 // TestPatternsThatCannotMatch: a pattern that can never match is an error, because an empty list
 // would look as if there were nothing.
 func TestPatternsThatCannotMatch(t *testing.T) {
 	d := newDesk(t)
-	workers := &workers{Engine: d.Engine, reports: reported{}, lost: &Lost{}, keep: func([]drain.Record) error { return nil }}
+	workers := &workers{Engine: d.Engine, reports: silent{}, lost: &Lost{}, keep: func([]drain.Record) error { return nil }}
 	list := func(asked *admin.Pattern) error {
 		_, err := workers.ListWorkers(t.Context(), &admin.ListWorkersRequest{Pattern: asked})
 		return err

@@ -45,7 +45,7 @@ func (s queues) ListQueues(
 			Resting: int32(v.Workers.Resting), Suspended: int32(v.Workers.Suspended),
 			Executing: int32(v.Executing), Queued: int64(v.Queued), Root: branchMessage(v.Root),
 		}
-		slots := SlotsOf(s.reports, v.Loads...)
+		slots := SlotsOf(v.Loads...)
 		q.Slots, q.SlotsBusy, q.SlotsFree = int32(slots.All), int32(slots.Busy), int32(slots.Free)
 		q.HeadReason = v.Why
 		if v.Head != nil {

@@ -1,6 +1,10 @@
 package operators
 
-import "github.com/forerunner-build/forerunner/scheduler/core/view"
+import (
+	"cmp"
+
+	"github.com/forerunner-build/forerunner/scheduler/core/view"
+)
 
 // Slots are numbers of slots in which workers run commands.
 type Slots struct {
@@ -11,12 +15,9 @@ type Slots struct {
 
 // SlotsOf counts the slots of programs. A program that does not report its slots takes an action
 // for each of its positions. Positions beyond the slots fetch inputs or store outputs.
-func SlotsOf(r Reports, loads ...view.Load) (n Slots) {
+func SlotsOf(loads ...view.Load) (n Slots) {
 	for _, l := range loads {
-		all := l.Positions
-		if said := int(r.Report(l.Worker).GetSlots()); said > 0 {
-			all = said
-		}
+		all := cmp.Or(l.Slots, l.Positions)
 		busy := min(l.Actions, all)
 		n.All += all
 		n.Busy += busy

@@ -100,8 +100,8 @@ var states = map[view.Condition]admin.Worker_State{
 func (s *workers) message(v view.Program, positions bool) *admin.Worker {
 	w := &admin.Worker{
 		Identity: v.ID, InstanceNamePrefix: v.Prefix, Platform: properties(v.Platform), SizeClass: v.SizeClass,
-		State: states[v.Condition], DrainedByPattern: v.Drained, Address: v.Address, Report: s.reports.Report(v.Load.Worker),
-		Slots: int32(SlotsOf(s.reports, v.Load).All), Actions: int32(v.Load.Actions),
+		State: states[v.Condition], DrainedByPattern: v.Drained, Address: v.Address, Report: s.reports.Report(v.Worker),
+		Slots: int32(SlotsOf(v.Load).All), Actions: int32(v.Load.Actions),
 	}
 	if time.Since(v.Refused) < twinShown {
 		w.Twin = v.Twin

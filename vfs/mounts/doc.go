@@ -4,9 +4,11 @@
 // A process that is killed while one of its threads waits for its own FUSE mount cannot end: a dead
 // thread took the request, and the connection ends only with the last thread, which is the waiting
 // one. The kernel makes such requests even in mount(2), for an overlay on FUSE. Another process
-// must abort the connection. A [Guard], a process beside the owner of the mounts, does this. If the
-// guard was killed, too, the next user of the dead process's folder does, by [Free] or [Lock].
+// must abort the connection. A [Guard], a process beside the owner of the mounts, does this; one that
+// is killed is replaced. If owner and guard were killed together, the next user of the dead process's
+// folder does, by [Free] or [Lock].
 //
 // The package never accesses a mount point, since a dead one answers with errors or never. It has
-// no locks, and no goroutines except those of go-fuse that serve a FUSE, for which FUSE.Stop waits.
+// one goroutine for each Guard, for which Guard.Close waits, and those of go-fuse that serve a FUSE,
+// for which FUSE.Stop waits. The lock of a Guard is held during no I/O.
 package mounts

@@ -2,6 +2,7 @@ package mounts
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -20,7 +21,7 @@ import (
 func TestMain(m *testing.M) {
 	MainIfGuard()
 	if os.Args[0] == selfishName {
-		selfishMain(os.Args[1], os.Args[2] == "guarded")
+		selfishMain(os.Args[1], os.Args[2])
 	}
 	os.Exit(m.Run())
 }
@@ -46,7 +47,7 @@ func (u *unanswering) StatFs(<-chan struct{}, *fuse.InHeader, *fuse.StatfsOut) f
 	select {}
 }
 
-func selfishMain(dir string, guarded bool) {
+func selfishMain(dir, guarded string) {
 	must := func(err error) {
 		if err != nil {
 			fmt.Println("fault:", err)
@@ -56,8 +57,9 @@ func selfishMain(dir string, guarded bool) {
 	lock, err := os.Open(dir)
 	must(err)
 	must(Lock(lock, dir))
-	if guarded {
-		_, err := StartGuard(dir, logline.JSON)
+	var g *Guard
+	if guarded != "alone" {
+		g, err = StartGuard(dir, GuardOptions{Form: logline.JSON})
 		must(err)
 	}
 	for _, sub := range []string{"lower", "upper", "work", "root"} {
@@ -70,6 +72,9 @@ func selfishMain(dir string, guarded bool) {
 	server, err := fuse.NewServer(served, fmt.Sprintf("/dev/fd/%d", fd), &fuse.MountOptions{})
 	must(err)
 	go server.Serve()
+	if guarded == "again" {
+		must(killGuard(g))
+	}
 	must(unix.Mount("test", filepath.Join(dir, "root"), "overlay", 0,
 		fmt.Sprintf("lowerdir=%[1]s/lower,upperdir=%[1]s/upper,workdir=%[1]s/work", dir)))
 	fmt.Println("fault: the overlay was mounted")
@@ -142,6 +147,62 @@ func TestGuardFreesWhoWaitsForItself(t *testing.T) {
 	expectEnd(t, dir, ended)
 }
 
+// killGuard kills the process of a guard and returns when it has been replaced.
+func killGuard(g *Guard) error {
+	killed := g.Pid()
+	if err := syscall.Kill(killed, syscall.SIGKILL); err != nil {
+		return err
+	}
+	for deadline := time.Now().Add(guardStart); g.Pid() == killed || g.Pid() == 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			return fmt.Errorf("guard %d was not replaced: %w", killed, g.Missing())
+		}
+	}
+	return g.Missing()
+}
+
+// TestGuardIsReplaced kills the guard of a process that serves a mount. The next one does its work.
+func TestGuardIsReplaced(t *testing.T) {
+	dir, ended := killSelfish(t, "again")
+	expectEnd(t, dir, ended)
+}
+
+// TestGuardThatCannotBeReplaced: it is known why there is none, and Close does not wait for the next
+// try.
+func TestGuardThatCannotBeReplaced(t *testing.T) {
+	g, err := StartGuard(t.TempDir(), GuardOptions{Form: logline.JSON})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if g.Missing() != nil || g.Pid() == 0 {
+		t.Errorf("a new guard: %v, process %d", g.Missing(), g.Pid())
+	}
+	var limit unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+		t.Fatal(err)
+	}
+	killed := g.Pid()
+	if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &unix.Rlimit{Max: limit.Max}); err != nil {
+		t.Fatal(err)
+	}
+	defer func() {
+		if err := unix.Setrlimit(unix.RLIMIT_NOFILE, &limit); err != nil {
+			t.Error(err)
+		}
+	}()
+	if err := syscall.Kill(killed, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	for deadline := time.Now().Add(guardStart); g.Pid() != 0 || !errors.Is(g.Missing(), syscall.EMFILE); time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("process %d, missing: %v", g.Pid(), g.Missing())
+		}
+	}
+	if err := g.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 func TestNextStartFreesWhoWaitsForItself(t *testing.T) {
 	dir, ended := killSelfish(t, "alone")
 	if err := Free(dir); err != nil {
@@ -151,11 +212,11 @@ func TestNextStartFreesWhoWaitsForItself(t *testing.T) {
 }
 
 func TestGuardEndsWithItsWorker(t *testing.T) {
-	g, err := StartGuard(filepath.Join(t.TempDir(), "new"), logline.JSON)
+	g, err := StartGuard(filepath.Join(t.TempDir(), "new"), GuardOptions{Form: logline.JSON})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := g.proc.Signal(syscall.SIGTERM); err != nil { // meant for the worker
+	if err := g.present.proc.Signal(syscall.SIGTERM); err != nil { // meant for the worker
 		t.Error(err)
 	}
 	if err := g.Close(); err != nil {
@@ -170,7 +231,7 @@ func TestGuardLeavesTheLivingAlone(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	g, err := StartGuard(dir, logline.JSON)
+	g, err := StartGuard(dir, GuardOptions{Form: logline.JSON})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -105,6 +105,9 @@ type Report struct {
 	// Circumstances identifies how and where the worker runs commands; workers with the same value
 	// may reuse each other's runs. Empty if it reuses none. No decision depends on it.
 	Circumstances string
+	// Slots is the number of commands that the worker's program runs at once; 0 if it is unknown.
+	// It is for people: no decision depends on it.
+	Slots int
 	// Prefix, Platform and SizeClass define which actions it serves.
 	Prefix    string
 	Platform  request.Platform

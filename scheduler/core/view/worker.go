@@ -81,16 +81,18 @@ func (n Workers) Plus(other Workers) Workers {
 
 // A Load is the load of a program.
 type Load struct {
-	// Worker is the key of one of its positions.
-	Worker string
 	// Positions is the number of its positions, Actions the number of those with an action.
 	Positions, Actions int
+	// Slots is how many commands it runs at once; 0: it does not report that.
+	Slots int
 	// Serves: it takes actions.
 	Serves bool
 }
 
 // A Program is State's view of one worker program. It is a value.
 type Program struct {
+	// Worker is the key of one of its positions.
+	Worker    string
 	ID        map[string]string // without the position
 	Prefix    string
 	Platform  request.Platform
