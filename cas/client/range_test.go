@@ -252,6 +252,51 @@ func TestClientRemembersThatLimitsAreRefused(t *testing.T) {
 	}
 }
 
+// A server that does not begin inside a blob is asked for all of it: parts come, and broken streams
+// are resumed, all the same.
+func TestClientReadsFromTheStart(t *testing.T) {
+	for _, code := range []codes.Code{codes.Unimplemented, codes.InvalidArgument, codes.OutOfRange} {
+		var mu sync.Mutex
+		streams := 0
+		f := servertest.Start(t, servertest.Config{Stream: onMethod("Read", func(s *netStream) {
+			var sent int
+			mu.Lock()
+			defer mu.Unlock()
+			streams++
+			breaks := streams == 1
+			s.received = func(m any) error {
+				if m.(*bytestream.ReadRequest).GetReadOffset() == 0 {
+					return nil
+				}
+				return status.Error(code, "no offsets")
+			}
+			s.sending = func(any) error {
+				if sent++; sent > 2 && breaks {
+					return errNetBroken
+				}
+				return nil
+			}
+		})})
+		data := netNoise(9 * wire.StreamChunk)
+		d := f.Put(t, digest.SHA256, data)
+		for _, compress := range []bool{false, true} {
+			c := clientOf(f, Options{NoCompression: !compress})
+			for _, part := range []span.Span{{From: 0, To: 3 * wire.StreamChunk}, {From: 7, To: 3 * wire.StreamChunk}, tailOf(d, 5*wire.StreamChunk)} {
+				var got bytes.Buffer
+				if err := c.FetchRange(t.Context(), d, part, &got); err != nil || !bytes.Equal(got.Bytes(), data[part.From:part.To]) {
+					t.Errorf("%s, compressed %t, %v: %d bytes, %v", code, compress, part, got.Len(), err)
+				}
+			}
+			mu.Lock()
+			streams = 0 // the next one breaks
+			mu.Unlock()
+			if b, err := c.Read(t.Context(), d); err != nil || !bytes.Equal(b, data) {
+				t.Errorf("%s, compressed %t: %d bytes, %v", code, compress, len(b), err)
+			}
+		}
+	}
+}
+
 // A part that comes short is no part.
 func TestClientFetchRangeNoticesAShortPart(t *testing.T) {
 	f := servertest.Start(t, servertest.Config{Stream: onMethod("Read", func(s *netStream) {

@@ -32,6 +32,10 @@ type blobReader struct {
 	// surplus dropped.
 	unlimited bool
 	refused   bool // it did so just now; whether that was about the limit is known when something comes without
+	// fromStart: the server refused to begin inside the blob, so all is requested, and what is not
+	// wanted dropped.
+	fromStart bool
+	drop      int64 // bytes of attempt before at
 
 	attempt *readAttempt // nil between two streams
 	ahead   []byte       // read by begin, not yet delivered
@@ -114,15 +118,27 @@ func (r *blobReader) next(p []byte) (int, error) {
 		limit = r.to - r.at
 		p = p[:min(int64(len(p)), limit)] // even if the server ignores the limit
 	}
-	if r.unlimited {
+	offset := r.at
+	if r.fromStart {
+		offset = 0
+	}
+	if r.unlimited || r.fromStart {
 		limit = 0
 	}
 	if r.attempt == nil {
-		a, err := r.c.link.openRead(r.ctx, r.name, r.at, limit)
+		a, err := r.c.link.openRead(r.ctx, r.name, offset, limit)
 		if err != nil {
 			return 0, err
 		}
-		r.attempt = a
+		r.attempt, r.drop = a, r.at-offset
+	}
+	for r.drop > 0 {
+		n, err := r.attempt.Read(p[:min(int64(len(p)), r.drop)])
+		if r.drop -= int64(n); n > 0 {
+			r.budget.progress()
+		} else if err != nil {
+			return 0, err
+		}
 	}
 	return r.attempt.Read(p)
 }
@@ -143,6 +159,8 @@ func (r *blobReader) ended(err error) {
 		r.name.Compressor = repb.Compressor_IDENTITY
 	case r.to < d.SizeBytes() && !r.unlimited && limitRefused(err):
 		r.unlimited, r.refused = true, true
+	case r.at > 0 && !r.fromStart && offsetRefused(err):
+		r.fromStart, r.refused = true, false
 	default:
 		r.err = blobError(r.budget.pause(r.ctx, err))
 	}
@@ -164,6 +182,11 @@ func compressionRefused(err error) bool {
 func limitRefused(err error) bool {
 	code := status.Code(err)
 	return code == codes.Unimplemented || code == codes.InvalidArgument
+}
+
+// offsetRefused reports whether a server may have refused to begin inside a blob.
+func offsetRefused(err error) bool {
+	return limitRefused(err) || status.Code(err) == codes.OutOfRange
 }
 
 func (r *blobReader) close() {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync"
 
 	"google.golang.org/grpc"
@@ -24,15 +25,16 @@ type call struct {
 	cancel context.CancelCauseFunc
 	client context.Context
 
-	// requests and answers wait to be received: one of each. The client closes requests, the
-	// handler's goroutine closes answers.
+	// requests and answers wait to be received: one of each. The client closes requests. Nobody
+	// closes answers: goroutines of a handler may outlive it.
 	requests, answers chan message
 	headed            chan struct{} // closed once the header is complete
+	done              chan struct{} // closed when the handler has returned, and status is set
 
 	mu              sync.Mutex
 	header, trailer metadata.MD // guarded by mu
 	sent            bool        // headed is closed; guarded by mu
-	// status is the result of the handler. It is set before answers is closed.
+	// status is the result of the call. It is set before done is closed.
 	status error
 }
 
@@ -40,7 +42,8 @@ type call struct {
 func newCall(client context.Context, conn *Conn, name string, m method, headers metadata.MD) *call {
 	c := &call{
 		conn: conn, name: name, method: m, client: client,
-		requests: make(chan message, 1), answers: make(chan message, 1), headed: make(chan struct{}),
+		requests: make(chan message, 1), answers: make(chan message, 1),
+		headed: make(chan struct{}), done: make(chan struct{}),
 	}
 	ctx, cancel := context.WithCancelCause(valueless{client})
 	ctx = metadata.NewIncomingContext(peer.NewContext(ctx, conn.from), headers)
@@ -83,26 +86,28 @@ func (c *call) abandon() { c.end(nil) }
 
 // end ends a call with the result of its handler.
 func (c *call) end(result error) {
-	if result != nil {
-		// What the handler says of a call that has ended already is not its client's business.
-		if c.status = c.broken(); c.status == nil {
-			c.status = statusOf(result)
-		}
+	// What the handler says of a call that has ended already is not its client's business: if it is
+	// no error, the answers need not be complete.
+	if c.status = c.broken(); c.status == nil && result != nil {
+		c.status = statusOf(result)
 	}
 	c.sendHeader()
-	close(c.answers)
+	close(c.done)
 	c.cancel(nil)
 	c.conn.server.leave(c)
 	c.conn.give()
 }
 
-// statusOf returns the status of a handler's error, with nothing that the handler keeps.
+// statusOf returns the status of a handler's error, with nothing that the handler keeps. Its text can
+// be a field of a message.
 func statusOf(err error) error {
 	s, ok := status.FromError(err)
 	if !ok {
 		s = status.FromContextError(err)
 	}
-	return status.ErrorProto(s.Proto())
+	own := s.Proto()
+	own.Message = strings.ToValidUTF8(own.GetMessage(), "\uFFFD")
+	return status.ErrorProto(own)
 }
 
 // fault returns an error of this package.

@@ -176,28 +176,22 @@ func (s *clientStream) take(m any, answer message) error {
 // if that is OK.
 func (s *clientStream) next() (message, error) {
 	select {
-	case answer, ok := <-s.answers:
-		return s.answered(answer, ok)
+	case answer := <-s.answers:
+		return answer, nil
+	case <-s.done:
+	case <-s.ctx.Done():
+	}
+	select { // it has ended, perhaps after more answers
+	case answer := <-s.answers:
+		return answer, nil
 	default:
 	}
 	select {
-	case answer, ok := <-s.answers:
-		return s.answered(answer, ok)
-	case <-s.ctx.Done():
-	}
-	select { // it may also have ended because its handler has
-	case answer, ok := <-s.answers:
-		return s.answered(answer, ok)
+	case <-s.done:
 	default:
 		return message{}, s.broken()
 	}
-}
-
-func (s *clientStream) answered(answer message, ok bool) (message, error) {
-	switch {
-	case ok:
-		return answer, nil
-	case s.status != nil:
+	if s.status != nil {
 		return message{}, s.status
 	}
 	return message{}, io.EOF

@@ -2,7 +2,9 @@
 //
 // Callers and handlers see what they see over a connection: metadata, deadlines, the end of either
 // side, codes and details of errors, and messages that are theirs to change. What only a connection
-// has is missing: compression, credentials, codecs of the caller, and channelz.
+// has is missing: compression, credentials, codecs of the caller, and channelz. There are no windows
+// either: one message each way waits for its receiver, whatever its size, so both sides of a stream
+// must receive while they send.
 //
 // Each call has a goroutine for its handler, which may outlive the caller's part of the call.
 // GracefulStop waits for all of them. A handler that panics ends the process, as in gRPC. The

@@ -26,6 +26,10 @@ const (
 	maxOpened = 4096
 	// maxFileBytes is the size above which a mentioned file is not requested.
 	maxFileBytes = 512 << 10
+	// Path components are looked at freeLooks times, about a second, and looksOfRight times for each
+	// mentioned file that the action has read.
+	freeLooks    = 1 << 21
+	looksOfRight = 1 << 10
 )
 
 // Directories has the local directories of an input tree.
@@ -160,23 +164,23 @@ func (f *Follower) Has(path string) (requested bool) {
 	return requested
 }
 
-// Run handles what happens until ctx ends.
+// Run handles what happens until ctx ends. It returns soon then: the end of an action waits for it.
 func (f *Follower) Run(ctx context.Context) {
-	s := newSearch(f)
+	s := newSearch(ctx, f)
 	for {
 		n := f.take()
 		s.settled = n.settled
 		for _, path := range n.opened {
-			s.opened(path)
+			s.opened(ctx, path)
 		}
 		for _, c := range n.came {
-			s.came(c)
+			s.came(ctx, c)
 		}
 		for _, e := range n.ended {
-			s.ended(e)
+			s.ended(ctx, e)
 		}
 		if n.learned {
-			s.again()
+			s.again(ctx)
 		}
 		s.request()
 		select {

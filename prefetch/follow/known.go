@@ -13,9 +13,15 @@ import (
 const (
 	maxKnown   = 1 << 14 // directories by path
 	maxHolders = 16      // results of Holding
-	maxLinks   = 8       // symlinks in a path
+	maxLinks   = 40      // symlinks on the way to a file, as in Linux
 	maxVisits  = 1 << 16 // directories that may be visited for Holding
 	maxFolders = 4096    // directories that Holding searches
+	// keptBytes limits the directories by path, and those that Holding searches.
+	keptBytes = 32 << 20
+	// maxDirectoryBytes is the size above which no file of a directory is found, and wantedBytes
+	// limits the directories that are requested.
+	maxDirectoryBytes = 4 << 20
+	wantedBytes       = 16 << 20
 )
 
 // A knownTree has the local directories of an input tree by their paths. It belongs to one
@@ -24,10 +30,15 @@ type knownTree struct {
 	source  Directories
 	root    digest.Digest
 	folders map[string]knownFolder
+	kept    int64         // bytes of folders
 	all     []knownFolder // for Holding; nil: to be collected
-	// Directories that were looked for and are not local: all, and those to be requested.
-	lacked map[digest.Digest]struct{}
-	wanted []digest.Digest
+	// Directories that were looked for and are not local: all, their bytes, and those to be
+	// requested.
+	lacked      map[digest.Digest]struct{}
+	lackedBytes int64
+	wanted      []digest.Digest
+	// looks is how many path components may still be looked at. Without any, nothing is found.
+	looks int
 }
 
 // A knownFolder is a directory at a path without symlinks.
@@ -37,12 +48,12 @@ type knownFolder struct {
 }
 
 func newKnownTree(s Directories, root digest.Digest) *knownTree {
-	return &knownTree{source: s, root: root, folders: map[string]knownFolder{}, lacked: map[digest.Digest]struct{}{}}
+	return &knownTree{source: s, root: root, folders: map[string]knownFolder{}, lacked: map[digest.Digest]struct{}{}, looks: freeLooks}
 }
 
 // Look implements mention.Tree.
 func (t *knownTree) Look(p string) (at string, s mention.Sight) {
-	at, e, s := t.look(p, maxLinks)
+	at, e, s := t.find(p)
 	if s == mention.File && e.Kind != tree.File {
 		s = mention.Absent
 	}
@@ -51,12 +62,22 @@ func (t *knownTree) Look(p string) (at string, s mention.Sight) {
 
 // file returns the digest of the file at p.
 func (t *knownTree) file(p string) (digest.Digest, bool) {
-	_, e, s := t.look(p, maxLinks)
+	_, e, s := t.find(p)
 	return e.Digest, s == mention.File
 }
 
-// look returns the entry at a clean path after all symlinks, and its path without any.
-func (t *knownTree) look(p string, links int) (at string, e tree.Entry, s mention.Sight) {
+// find returns the entry at a clean path after all symlinks, and its path without any.
+func (t *knownTree) find(p string) (at string, e tree.Entry, s mention.Sight) {
+	links := maxLinks
+	return t.look(p, &links)
+}
+
+// look is find with at most so many symlinks: those of the whole path, because each can have as many
+// components that are symlinks again.
+func (t *knownTree) look(p string, links *int) (at string, e tree.Entry, s mention.Sight) {
+	if t.looks--; t.looks < 0 {
+		return "", e, mention.Absent
+	}
 	if p == "." {
 		return p, tree.Entry{Kind: tree.Dir, Digest: t.root}, mention.Folder
 	}
@@ -76,14 +97,15 @@ func (t *knownTree) look(p string, links int) (at string, e tree.Entry, s mentio
 		return at, e, mention.File
 	}
 	target := path.Join(up.at, e.Target)
-	if links == 0 || path.IsAbs(e.Target) || !mention.Inside(target) {
+	if *links == 0 || path.IsAbs(e.Target) || !mention.Inside(target) {
 		return "", e, mention.Absent
 	}
-	return t.look(target, links-1)
+	*links--
+	return t.look(target, links)
 }
 
 // folder returns the directory at a clean path. If it is not local, it is wanted.
-func (t *knownTree) folder(p string, links int) (knownFolder, mention.Sight) {
+func (t *knownTree) folder(p string, links *int) (knownFolder, mention.Sight) {
 	if found, ok := t.folders[p]; ok {
 		return found, mention.Folder
 	}
@@ -93,14 +115,17 @@ func (t *knownTree) folder(p string, links int) (knownFolder, mention.Sight) {
 		return knownFolder{}, mention.Absent
 	case s != mention.Folder:
 		return knownFolder{}, s
+	case e.Digest.SizeBytes() > maxDirectoryBytes:
+		return knownFolder{}, mention.Absent
 	}
 	dir, ok := t.source.LocalDirectory(e.Digest)
 	if !ok {
 		return knownFolder{}, t.want(e.Digest)
 	}
-	found := knownFolder{at, dir}
-	if len(t.folders) < maxKnown {
+	found, bytes := knownFolder{at, dir}, int64(dir.Bytes())
+	if len(t.folders) < maxKnown && t.kept+bytes <= keptBytes {
 		t.folders[p] = found
+		t.kept += bytes
 	}
 	return found, mention.Folder
 }
@@ -110,9 +135,10 @@ func (t *knownTree) want(d digest.Digest) mention.Sight {
 	if _, again := t.lacked[d]; again {
 		return mention.Unknown
 	}
-	if len(t.lacked) == mentionDirectories {
+	if len(t.lacked) == mentionDirectories || t.lackedBytes+d.SizeBytes() > wantedBytes {
 		return mention.Absent
 	}
+	t.lackedBytes += d.SizeBytes()
 	t.lacked[d] = struct{}{}
 	t.wanted = append(t.wanted, d)
 	return mention.Unknown
@@ -149,11 +175,17 @@ func (t *knownTree) collect() {
 		at     string
 		digest digest.Digest
 	}
-	for todo := []visit{{".", t.root}}; len(todo) > 0 && len(t.all) < maxFolders; todo = todo[1:] {
+	var kept int64
+	for todo := []visit{{".", t.root}}; len(todo) > 0 && len(t.all) < maxFolders && kept < keptBytes && t.looks > 0; todo = todo[1:] {
+		t.looks--
+		if todo[0].digest.SizeBytes() > maxDirectoryBytes {
+			continue
+		}
 		dir, ok := t.source.LocalDirectory(todo[0].digest)
 		if !ok {
 			continue
 		}
+		kept += int64(dir.Bytes())
 		t.all = append(t.all, knownFolder{todo[0].at, dir})
 		for i := range dir.Len() {
 			if dir.Kind(i) == tree.Dir && len(todo) < maxVisits {

@@ -1,6 +1,7 @@
 package follow
 
 import (
+	"context"
 	"path"
 
 	"github.com/forerunner-build/forerunner/cas"
@@ -45,7 +46,7 @@ type search struct {
 	unread, right int64  // bytes of requested files: unread, and read
 }
 
-func newSearch(of *Follower) *search {
+func newSearch(ctx context.Context, of *Follower) *search {
 	s := &search{
 		Spec: of.spec, of: of, known: newKnownTree(of.spec.Source, of.spec.Root),
 		asked: map[string]wish{}, read: map[string]struct{}{}, paths: map[digest.Digest]string{},
@@ -55,19 +56,20 @@ func newSearch(of *Follower) *search {
 	s.resolver = mention.NewResolver(s.known, s.WorkingDirectory)
 	if s.Foresees == nil {
 		for _, m := range mention.Words(s.Args) {
-			s.consider(pending{Mention: m})
+			s.consider(ctx, pending{Mention: m})
 		}
 	}
 	return s
 }
 
 // opened handles an open of the action.
-func (s *search) opened(at string) {
+func (s *search) opened(ctx context.Context, at string) {
 	s.read[at] = struct{}{}
 	if w, ok := s.asked[at]; ok {
 		delete(s.asked, at)
 		s.unread -= w.charged
 		s.right += w.Digest.SizeBytes()
+		s.known.looks += looksOfRight
 	}
 	if s.Foresees != nil && s.Foresees(at) || len(s.paths) == maxMentioned {
 		return
@@ -79,12 +81,12 @@ func (s *search) opened(at string) {
 	s.paths[d] = at
 	if was, ok := s.early[d]; ok {
 		delete(s.early, d)
-		s.came(came{d, was})
+		s.came(ctx, came{d, was})
 	}
 }
 
 // came scans a file that the action has opened, if it was not local before the action.
-func (s *search) came(c came) {
+func (s *search) came(ctx context.Context, c came) {
 	at, ok := s.paths[c.digest]
 	if !ok {
 		if len(s.early) < maxMentioned {
@@ -93,23 +95,23 @@ func (s *search) came(c came) {
 		return
 	}
 	if _, ours := s.ours[c.digest]; ours || c.was != cas.Local {
-		s.chill()
-		s.scan(at, c.digest)
+		s.chill(ctx)
+		s.scan(ctx, at, c.digest)
 	}
 }
 
 // chill scans the local files that were kept, because something was absent: what they mention may
 // be, too.
-func (s *search) chill() {
+func (s *search) chill(ctx context.Context) {
 	s.warm = false
 	for _, f := range s.kept {
-		s.scan(f.Path, f.Digest)
+		s.scan(ctx, f.Path, f.Digest)
 	}
 	s.kept = nil
 }
 
 // ended scans mentioned files that have come.
-func (s *search) ended(e ended) {
+func (s *search) ended(ctx context.Context, e ended) {
 	for _, d := range e.fetched {
 		if len(s.ours) < maxMentioned {
 			s.ours[d] = struct{}{}
@@ -122,7 +124,7 @@ func (s *search) ended(e ended) {
 		}
 		_, ours := s.ours[f.Digest]
 		if ours && s.warm {
-			s.chill()
+			s.chill(ctx)
 		}
 		if !ours { // it costs nothing
 			s.unread -= w.charged
@@ -134,13 +136,16 @@ func (s *search) ended(e ended) {
 		case s.warm:
 			s.kept = append(s.kept, f)
 		default:
-			s.scan(f.Path, f.Digest)
+			s.scan(ctx, f.Path, f.Digest)
 		}
 	}
 }
 
 // scan finds what a local file mentions.
-func (s *search) scan(at string, d digest.Digest) {
+func (s *search) scan(ctx context.Context, at string, d digest.Digest) {
+	if s.over(ctx) {
+		return
+	}
 	if _, again := s.scanned[d]; again || !mention.Readable(at, d.SizeBytes()) {
 		return
 	}
@@ -156,12 +161,18 @@ func (s *search) scan(at string, d digest.Digest) {
 	}
 	s.scanned[d] = struct{}{}
 	for _, m := range found {
-		s.consider(pending{at, m})
+		s.consider(ctx, pending{at, m})
 	}
 }
 
+// over reports whether nothing more is looked for.
+func (s *search) over(ctx context.Context) bool { return s.known.looks <= 0 || ctx.Err() != nil }
+
 // consider finds the files of a mention, if enough directories are known.
-func (s *search) consider(p pending) {
+func (s *search) consider(ctx context.Context, p pending) {
+	if s.over(ctx) {
+		return
+	}
 	files, known := s.resolver.Resolve(p.from, p.Mention, s.settled)
 	if !known && len(s.waiting) < maxMentioned {
 		s.waiting = append(s.waiting, p)
@@ -172,12 +183,12 @@ func (s *search) consider(p pending) {
 }
 
 // again looks at mentions whose directories may have come.
-func (s *search) again() {
+func (s *search) again(ctx context.Context) {
 	s.known.forget()
 	waiting := s.waiting
 	s.waiting = nil
 	for _, p := range waiting {
-		s.consider(p)
+		s.consider(ctx, p)
 	}
 }
 

@@ -149,6 +149,7 @@ func (f *found) add(k Kind, name string, doubtful bool) {
 	if _, again := f.known[m]; again {
 		return
 	}
+	m.Name = strings.Clone(name) // a part of a long line would keep all of it
 	if f.known == nil {
 		f.known = map[Mention]struct{}{}
 	}

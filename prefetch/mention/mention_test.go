@@ -3,6 +3,7 @@ package mention
 import (
 	"fmt"
 	"math/rand/v2"
+	"runtime"
 	"strings"
 	"testing"
 )
@@ -127,17 +128,54 @@ func hostile() map[string]string {
 			texts[name+" "+part] = strings.Repeat(part, MaxBytes/len(part))
 		}
 	}
+	long, list := strings.Repeat("a", MaxBytes/2), strings.Repeat("b,", MaxBytes/4-20)
+	texts["a.py long"] = "from " + long + " import " + list
+	texts["a.py long path"] = "from " + strings.ReplaceAll(long, "aa", "a.") + "a import " + list
+	texts["a.py long relative"] = "from ." + long + " import " + list
+	texts["a.py long import"] = "import " + long + "," + list
 	return texts
 }
 
-// Hostile contents end within the time of the test, which they would not if time grew with the square
-// of the size, and have few mentions.
+// Hostile contents have few mentions and take memory, and so time, that does not grow with the square
+// of their size.
 func TestHostile(t *testing.T) {
+	const most = 100 * MaxBytes // the square of the size is 5,000 times as much
 	for about, text := range hostile() {
 		name, _, _ := strings.Cut(about, " ")
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
 		if n := len(Extract(name, []byte(text))); n > MaxMentions {
 			t.Errorf("%q: %d mentions", about, n)
 		}
+		runtime.ReadMemStats(&after)
+		if n := after.TotalAlloc - before.TotalAlloc; n > most {
+			t.Errorf("%q: %d MiB are allocated", about, n>>20)
+		}
+	}
+}
+
+// TestKeepsNames: mentions keep their names, not the lines that have them.
+func TestKeepsNames(t *testing.T) {
+	for name, beginning := range map[string]string{
+		"a.rsp": "word -", "a.py": "import word,", "b.py": "from word import ", "a.c": "#include <word>", "a.js": "require('word')",
+	} {
+		const files = 100
+		var kept [files][]Mention
+		var before, after runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&before)
+		for i := range kept {
+			kept[i] = Extract(name, []byte(beginning+strings.Repeat("!", MaxBytes-20)))
+		}
+		runtime.GC()
+		runtime.ReadMemStats(&after)
+		if len(kept[0]) == 0 {
+			t.Errorf("%s has no mentions", name)
+		}
+		if n := int64(after.HeapAlloc) - int64(before.HeapAlloc); n > files*MaxBytes/10 {
+			t.Errorf("%s: %d bytes are kept of each file", name, n/files)
+		}
+		runtime.KeepAlive(kept)
 	}
 }
 

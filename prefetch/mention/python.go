@@ -58,7 +58,7 @@ func (f *found) from(text []byte, inside bool) {
 			base = "."
 		}
 	}
-	if !identifiers(strings.TrimPrefix(base, ".")) {
+	if len(base) > maxName || !identifiers(strings.TrimPrefix(base, ".")) {
 		return
 	}
 	at := prefix + strings.ReplaceAll(base, ".", "/")
@@ -80,7 +80,7 @@ func (f *found) from(text []byte, inside bool) {
 }
 
 func (f *found) module(k Kind, dotted string, inside bool) {
-	if dotted != "" && identifiers(dotted) {
+	if dotted != "" && len(dotted) <= maxName && identifiers(dotted) {
 		f.add(k, strings.ReplaceAll(dotted, ".", "/"), inside)
 	}
 }

@@ -75,7 +75,8 @@ func Record(ctx context.Context, o Options) (err error) {
 	if r.caches, err = goCaches(ctx); err != nil {
 		return err
 	}
-	if r.parent, err = cgroup.Open(cgroup.Options{Name: fmt.Sprintf("record-%d", os.Getpid())}); err != nil {
+	// The name is that of a recording that was killed, too, whose groups and processes go then.
+	if r.parent, err = cgroup.Open(cgroup.Options{Name: "record"}); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, r.parent.Close()) }()
@@ -177,19 +178,32 @@ func (r *recorder) working(ctx context.Context, list []work) (can []work, err er
 
 func (r *recorder) shared() string { return filepath.Join(r.dir, "shared") }
 
-// once runs a work without limits.
+// once runs a work without limits. None of its processes is left afterwards.
 func (r *recorder) once(ctx context.Context, w work) (err error) {
 	dir, err := w.lay(r.dir, 0)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
-	cmd := exec.CommandContext(ctx, "/bin/sh", "-ec", w.script)
-	cmd.Dir, cmd.Env = dir, r.environment(dir, 0, 2, 0)
-	if said, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("%w: %s", err, program.Tail(said))
+	slot, err := r.parent.Slot(filepath.Base(dir))
+	if err != nil {
+		return err
 	}
-	return nil
+	defer func() { err = errors.Join(err, slot.Close()) }()
+	launcher, err := runner.StartLauncher(ctx, runner.LauncherOptions{Cgroup: slot})
+	if err != nil {
+		return err
+	}
+	defer func() { err = errors.Join(err, launcher.Close(context.WithoutCancel(ctx))) }()
+	said := filepath.Join(dir, ".said")
+	result, err := launcher.Run(ctx, runner.Command{
+		Args: []string{"/bin/sh", "-ec", "exec 2>&1\n" + w.script}, Env: r.environment(dir, 0, 2, 0), Dir: dir, Stdout: said,
+	})
+	if err == nil && (result.Cause != runner.Exited || result.ExitCode != 0) {
+		text, _ := os.ReadFile(said)
+		err = fmt.Errorf("%v, exit code %d: %s%s", result.Cause, result.ExitCode, program.Tail(text), result.Err)
+	}
+	return err
 }
 
 func (r *recorder) environment(dir string, round, cpus int, slow float64) []string {

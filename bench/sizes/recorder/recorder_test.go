@@ -164,3 +164,54 @@ func check(t *testing.T, err error) {
 		t.Fatal(err)
 	}
 }
+
+// TestNothingIsLeft: a work that is cancelled leaves no process, and no group.
+func TestNothingIsLeft(t *testing.T) {
+	p, err := cgroup.Open(cgroup.Options{Name: fmt.Sprintf("test-%d", os.Getpid())})
+	if err != nil {
+		t.Skip(err) // the recorder is for developers; machines without cgroups cannot record
+	}
+	defer func() { check(t, p.Close()) }()
+	r := &recorder{dir: t.TempDir(), parent: p}
+	check(t, os.Mkdir(r.shared(), 0o755))
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan error, 1)
+	go func() {
+		ended <- r.once(ctx, work{script: `sleep 1000 >/dev/null 2>&1 & echo $! >"$SHARED/part" && mv "$SHARED/part" "$SHARED/pid"; wait`})
+	}()
+	var pid string
+	for pid == "" {
+		select {
+		case err := <-ended:
+			t.Fatal(err)
+		case <-time.After(time.Millisecond):
+		}
+		text, _ := os.ReadFile(filepath.Join(r.shared(), "pid"))
+		pid = strings.TrimSpace(string(text))
+	}
+	cancel()
+	if err := <-ended; err == nil {
+		t.Error("a work succeeds that was cancelled")
+	}
+	if _, err := os.Stat("/proc/" + pid); err == nil {
+		t.Errorf("process %s is left", pid)
+	}
+	if left, err := filepath.Glob(filepath.Join(p.Dir(), "slot-*")); len(left) > 0 || err != nil {
+		t.Errorf("groups %q are left: %v", left, err)
+	}
+}
+
+// TestSaysWhy: the error of a work that fails has what it printed.
+func TestSaysWhy(t *testing.T) {
+	p, err := cgroup.Open(cgroup.Options{Name: fmt.Sprintf("test-%d", os.Getpid())})
+	if err != nil {
+		t.Skip(err) // as above
+	}
+	defer func() { check(t, p.Close()) }()
+	r := &recorder{dir: t.TempDir(), parent: p}
+	if err := r.once(t.Context(), work{script: "echo what; echo why >&2; false"}); err == nil || !strings.Contains(err.Error(), "what\nwhy") {
+		t.Error(err)
+	}
+	check(t, r.once(t.Context(), work{script: "true"}))
+}
