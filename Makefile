@@ -154,11 +154,12 @@ LARGE_HEAP := GOGC=off GOMEMLIMIT=1GiB
 STATICCHECK = env GOGC=off GOMEMLIMIT=2GiB GOFLAGS="$$($(GO) env GOFLAGS) -race" build/test/staticcheck ./...
 
 # What is built without -race is one build, so that nothing is compiled twice. It has the CPUs while vet waits for one large
-# package, or for modules. "make lint test" compiles once, for both.
+# package, or for modules. "make lint test" compiles once, for both. Tests are compiled before staticcheck and "go test"
+# begin: both need them, and would compile them at the same time, each for itself.
 BESIDE := $(if $(filter test,$(MAKECMDGOALS)),$(PROGRAMS))
 compile:
 	$(LARGE_HEAP) $(GO) build -ldflags=-w -o build/test/ honnef.co/go/tools/cmd/staticcheck mvdan.cc/gofumpt $(BESIDE) & built=$$!; \
-	$(LARGE_HEAP) $(GO) vet -race ./... && wait $$built
+	$(LARGE_HEAP) $(GO) list -race -test -export ./... >/dev/null && $(LARGE_HEAP) $(GO) vet -race ./... && wait $$built
 
 unformatted: compile
 	@unformatted="$$(build/test/gofumpt -l .)" || exit 1; \
