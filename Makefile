@@ -39,12 +39,17 @@ demo: build ## run a real job through a farm on 127.0.0.1 (needs root)
 # Packages that are tested at a time: those that start whole farms wait more than they compute. Those that take
 # longest begin first, or the last one would run alone; those that wait are between those that compute. While tests wait
 # staticcheck has the CPUs. Where actions find the worker of their size is measured, so nothing else runs then.
-# What has no goroutines is tested without -race, which finds nothing there and takes five times as long.
+# What has no goroutines is tested without -race, which finds nothing there and takes five times as long; a test sees that
+# it has none.
 # FORERUNNER_TEST_PROGRAMS says that test/programs need not build the programs.
 TEST_PACKAGES ?= 4
 TEST_FIRST := ./test/bazel ./worker ./vfs ./farm ./test/flood ./intake ./vfs/link ./test/crash ./sandbox ./bench/prefetch ./prefetch \
 	./test/cluster ./records ./test/soak ./runner ./test/rot ./test/operator ./history
-TEST_WITHOUT_RACE := ./scheduler/core ./vfs/erofs ./bench/sizes
+TEST_WITHOUT_RACE := ./scheduler/core $(addprefix ./scheduler/core,/alike /drain /fair /fifo /levels /listing /orphan /preemption /quota /roster \
+	/spill /sweep /timer /trust /tuning /view) $(addprefix ./bench/,quotas report sizes sizes/command sizes/peer sizes/streams) \
+	$(addprefix ./cas/,digest disk/folder disk/tamper holders instance span tree wire) $(addprefix ./prefetch/,mention score) \
+	$(addprefix ./proto/,names pattern plural) $(addprefix ./web/,charts series text timeline) \
+	./bounded/least ./logline ./mountinfo ./paths ./records/kind ./secrets ./settings ./vfs/erofs
 test: export FORERUNNER_TEST_PROGRAMS := $(CURDIR)/build/test
 test: test-needs compile unformatted ## check and test everything; installs what is missing if it is root
 	@found=$$(mktemp); nice -n 19 $(STATICCHECK) >"$$found" 2>&1 & checked=$$!; \
@@ -154,11 +159,12 @@ LARGE_HEAP := GOGC=off GOMEMLIMIT=1GiB
 STATICCHECK = env GOGC=off GOMEMLIMIT=2GiB GOFLAGS="$$($(GO) env GOFLAGS) -race" build/test/staticcheck ./...
 
 # What is built without -race is one build, so that nothing is compiled twice. It has the CPUs while vet waits for one large
-# package, or for modules. "make lint test" compiles once, for both.
+# package, or for modules. "make lint test" compiles once, for both. Tests are compiled before staticcheck and "go test"
+# begin: both need them, and would compile them at the same time, each for itself.
 BESIDE := $(if $(filter test,$(MAKECMDGOALS)),$(PROGRAMS))
 compile:
 	$(LARGE_HEAP) $(GO) build -ldflags=-w -o build/test/ honnef.co/go/tools/cmd/staticcheck mvdan.cc/gofumpt $(BESIDE) & built=$$!; \
-	$(LARGE_HEAP) $(GO) vet -race ./... && wait $$built
+	$(LARGE_HEAP) $(GO) list -race -test -export ./... >/dev/null && $(LARGE_HEAP) $(GO) vet -race ./... && wait $$built
 
 unformatted: compile
 	@unformatted="$$(build/test/gofumpt -l .)" || exit 1; \

@@ -1,6 +1,9 @@
 package forerunner
 
 import (
+	"go/ast"
+	"go/parser"
+	"go/token"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -30,16 +33,11 @@ func testedBy(t *testing.T, list, staticcheck string) (tested, out string, err e
 // TestAllIsTested: "make test" fails where packages cannot be listed, instead of testing fewer, and where
 // staticcheck, which runs beside the tests, finds something.
 func TestAllIsTested(t *testing.T) {
-	if _, err := exec.LookPath("make"); err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatal(err)
-		}
-		t.Skip(err)
-	}
+	needsMake(t)
 	const list = "printf '%s\\n' x/a x/test/sizes x/b x/scheduler/core"
 	tested, _, err := testedBy(t, list, "true")
-	runs := strings.Split(strings.TrimSuffix(tested, "\n"), "\n")
-	if err != nil || len(runs) != 3 || !strings.HasSuffix(runs[0], " ./scheduler/core ./vfs/erofs ./bench/sizes") ||
+	runs, alone := strings.Split(strings.TrimSuffix(tested, "\n"), "\n"), strings.Join(folders(t, "TEST_WITHOUT_RACE"), " ")
+	if err != nil || len(runs) != 3 || !strings.HasSuffix(runs[0], " "+alone) || !strings.Contains(alone, "./scheduler/core ") ||
 		!strings.HasSuffix(runs[1], " x/a x/b") || !strings.HasSuffix(runs[2], " ./test/sizes") {
 		t.Errorf("%v, tested: %q", err, tested)
 	}
@@ -52,21 +50,60 @@ func TestAllIsTested(t *testing.T) {
 	}
 }
 
-// TestTestsThatBeginFirst: the folders that the Makefile names exist.
-func TestTestsThatBeginFirst(t *testing.T) {
-	b, err := os.ReadFile("Makefile")
-	if err != nil {
-		t.Fatal(err)
+// folders returns those that a list of the Makefile names.
+func folders(t *testing.T, list string) []string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), "make", "-f", "-", "list")
+	cmd.Stdin = strings.NewReader("include Makefile\nlist:\n\t@echo $(" + list + ")\n")
+	cmd.Env = append(os.Environ(), "MAKEFLAGS=")
+	out, err := cmd.Output()
+	if err != nil || len(strings.Fields(string(out))) == 0 {
+		t.Fatalf("%s of the Makefile: %q, %v", list, out, err)
 	}
-	_, rest, _ := strings.Cut(string(b), "\nTEST_FIRST := ")
-	list, _, _ := strings.Cut(strings.ReplaceAll(rest, "\\\n", " "), "\n")
-	folders := strings.Fields(list)
-	if len(folders) == 0 {
-		t.Fatal("the Makefile names none")
-	}
-	for _, folder := range folders {
+	return strings.Fields(string(out))
+}
+
+// TestListedTests: the folders that the Makefile names have tests, and what it tests without the race detector
+// starts no goroutine.
+func TestListedTests(t *testing.T) {
+	needsMake(t)
+	without := folders(t, "TEST_WITHOUT_RACE")
+	for _, folder := range append(folders(t, "TEST_FIRST"), without...) {
 		if tests, err := filepath.Glob(filepath.Join(folder, "*_test.go")); err != nil || len(tests) == 0 {
 			t.Errorf("%s has no tests", folder)
 		}
 	}
+	for _, folder := range without {
+		files, err := filepath.Glob(filepath.Join(folder, "*.go"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			if at := starts(t, file); at != "" {
+				t.Errorf("%s starts a goroutine, and is tested without the race detector", at)
+			}
+		}
+	}
+}
+
+// starts returns where a file starts a goroutine; empty: nowhere.
+func starts(t *testing.T, name string) (at string) {
+	t.Helper()
+	files := token.NewFileSet()
+	file, err := parser.ParseFile(files, name, nil, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		switch n := n.(type) {
+		case *ast.GoStmt:
+			at = files.Position(n.Pos()).String()
+		case *ast.SelectorExpr:
+			if n.Sel.Name == "Go" || n.Sel.Name == "Parallel" {
+				at = files.Position(n.Pos()).String()
+			}
+		}
+		return at == ""
+	})
+	return at
 }
