@@ -115,13 +115,15 @@ func foreigners() map[string]func() foreign {
 		},
 		"wrong bytes at holes": func() foreign {
 			at := int64(0)
-			return foreign{wrong: true, request: func(r *bytestream.ReadRequest) error { at = r.ReadOffset; return nil },
+			return foreign{
+				wrong: true, request: func(r *bytestream.ReadRequest) error { at = r.ReadOffset; return nil },
 				answer: func(r *bytestream.ReadResponse) error {
 					if at > 0 && len(r.Data) > 0 {
 						r.Data[0] ^= 1
 					}
 					return nil
-				}}
+				},
+			}
 		},
 		"breaks": func() foreign {
 			n := 0
@@ -145,7 +147,7 @@ func TestForeign(t *testing.T) {
 	data := servertest.Bytes(11, size)
 	for name, make := range foreigners() {
 		for _, compress := range []bool{false, true} {
-			for seed := range uint64(2) {
+			for seed := range uint64(1) {
 				t.Run(fmt.Sprintf("%s/zstd %t/%d", name, compress, seed), func(t *testing.T) {
 					random := rand.New(rand.NewPCG(seed, 9))
 					about := make()
