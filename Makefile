@@ -44,7 +44,8 @@ demo: build ## run a real job through a farm on 127.0.0.1 (needs root)
 # FORERUNNER_TEST_PROGRAMS says that test/programs need not build the programs.
 TEST_PACKAGES ?= 4
 TEST_FIRST := ./test/bazel ./worker ./vfs ./farm ./test/flood ./intake ./vfs/link ./test/crash ./sandbox ./bench/prefetch ./prefetch \
-	./test/cluster ./records ./test/soak ./runner ./test/rot ./test/operator ./history
+	./test/cluster ./records ./test/soak ./runner ./test/rot ./cas/fetch ./test/operator ./history ./cas/disk ./test/outage ./docs \
+	./cas/client ./bench/local ./test/command ./worker/outputs ./test/reuse ./web ./history/relay ./cas/server
 TEST_WITHOUT_RACE := ./scheduler/core $(addprefix ./scheduler/core,/alike /drain /fair /fifo /levels /listing /orphan /preemption /quota /roster \
 	/spill /sweep /timer /trust /tuning /view) $(addprefix ./bench/,quotas report sizes sizes/command sizes/peer sizes/streams) \
 	$(addprefix ./cas/,digest disk/folder disk/tamper holders instance span tree wire) $(addprefix ./prefetch/,mention score) \

@@ -23,12 +23,16 @@ func testedBy(t *testing.T, list, staticcheck string) (tested, out string, err e
 	}
 	cmd := exec.CommandContext(t.Context(), "make", "-o", "compile", "-o", "unformatted", "-o", "test-needs",
 		"GO="+command, "STATICCHECK="+staticcheck, "test")
-	cmd.Env = append(os.Environ(), "MAKEFLAGS=") // without the flags of a make that runs this test
+	cmd.Env = outsideMake()
 	said, err := cmd.CombinedOutput()
 	t.Logf("%s", said)
 	b, _ := os.ReadFile(log) // absent: nothing was tested
 	return string(b), string(said), err
 }
+
+// outsideMake returns an environment without the flags of a make that runs this test, and in which
+// another one does not say where it is.
+func outsideMake() []string { return append(os.Environ(), "MAKEFLAGS=", "MAKELEVEL=0") }
 
 // TestAllIsTested: "make test" fails where packages cannot be listed, instead of testing fewer, and where
 // staticcheck, which runs beside the tests, finds something.
@@ -55,7 +59,7 @@ func folders(t *testing.T, list string) []string {
 	t.Helper()
 	cmd := exec.CommandContext(t.Context(), "make", "-f", "-", "list")
 	cmd.Stdin = strings.NewReader("include Makefile\nlist:\n\t@echo $(" + list + ")\n")
-	cmd.Env = append(os.Environ(), "MAKEFLAGS=")
+	cmd.Env = outsideMake()
 	out, err := cmd.Output()
 	if err != nil || len(strings.Fields(string(out))) == 0 {
 		t.Fatalf("%s of the Makefile: %q, %v", list, out, err)

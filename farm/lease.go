@@ -131,7 +131,7 @@ func (s *Scheduler) takeTurn(ctx, abort context.Context, lease *records.Lease, s
 		return err
 	}
 	ready := &serve.Readiness{}
-	ready.Add("lease "+s.Lease, func() error { return errors.New("another scheduler has it") })
+	ready.Add("lease "+s.Lease, lease.Lacks)
 	stopHTTP, err := s.Ports.ServeHTTP(ctx, s.HTTP, s.Callers, config.protect, serve.Shown{Registry: serve.NewRegistry(), Ready: ready})
 	if err != nil {
 		return err

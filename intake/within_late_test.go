@@ -52,7 +52,11 @@ func TestWithinQuietEnd(t *testing.T) {
 				end.end(l, cancel)
 				<-ended
 				l.server.GracefulStop() // the client looks after the handler has returned
-				if _, err := stream.Recv(); status.Code(err) != end.want {
+				_, err = stream.Recv()
+				if err == io.EOF && what == "deadline" && !l.within {
+					return // the two sides of a socket have timers of their own, and the server's may be first
+				}
+				if status.Code(err) != end.want {
 					t.Errorf("it ends with %v, want %v", err, end.want)
 				}
 			})

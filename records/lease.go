@@ -2,6 +2,7 @@ package records
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -52,6 +53,7 @@ type Lease struct {
 	gave  bool   // this program was the last holder, and released the lease
 
 	ours atomic.Pointer[validity] // nil: this program does not hold the lease
+	why  atomic.Pointer[error]    // why it did not have it at the last look; nil: it has not looked
 }
 
 // A validity is the time until which no other program can have the lease, by two clocks: the
@@ -146,16 +148,28 @@ func (l *Lease) acquire(ctx context.Context) (*holding, error) {
 			return nil, err
 		}
 	}
-	for waits := false; ; {
-		free, holder := l.look(ctx)
-		if free {
-			if h := l.take(ctx); h != nil {
+	for waits, unread := false, false; ; {
+		free, holder, err := l.look(ctx)
+		switch {
+		case err != nil:
+			l.lacks(fmt.Errorf("it cannot be read: %w", err))
+			if !unread && ctx.Err() == nil {
+				l.options.Logger.Warn("the lease cannot be read; trying again", zap.Error(err))
+			}
+		case free:
+			h, err := l.take(ctx)
+			if err == nil {
 				return h, nil
 			}
-		} else if holder != "" && !waits {
-			waits = true
-			l.options.Logger.Info("waiting for the lease", zap.String("holder", holder))
+			l.lacks(err)
+		default:
+			l.lacks(fmt.Errorf("%s has it", cmp.Or(holder, "somebody")))
+			if holder != "" && !waits {
+				waits = true
+				l.options.Logger.Info("waiting for the lease", zap.String("holder", holder))
+			}
 		}
+		unread = err != nil
 		// The pause is random, so that waiting programs do not all ask at the same time.
 		if err := pause.For(ctx, l.options.Duration/8+rand.N(l.options.Duration/8)); err != nil {
 			return nil, err
@@ -163,12 +177,25 @@ func (l *Lease) acquire(ctx context.Context) (*holding, error) {
 	}
 }
 
+func (l *Lease) lacks(why error) { l.why.Store(&why) }
+
+// Lacks returns why this program did not have the lease when it last tried to take it; nil: it has
+// it. It may be called at any time.
+func (l *Lease) Lacks() error {
+	if l.Holds() {
+		return nil
+	}
+	if why := l.why.Load(); why != nil {
+		return *why
+	}
+	return errors.New("it has not been read yet")
+}
+
 // look reads the record, and reports whether this program may take the lease.
-func (l *Lease) look(ctx context.Context) (free bool, holder string) {
+func (l *Lease) look(ctx context.Context) (free bool, holder string, err error) {
 	value, err := l.store.Get(ctx, l.key)
 	if err != nil && !errors.Is(err, ErrNotFound) {
-		l.options.Logger.Debug("the lease cannot be read", zap.Error(err))
-		return false, ""
+		return false, "", err
 	}
 	now := parseTenancy(value)
 	l.term = max(l.term, now.Term)
@@ -179,13 +206,13 @@ func (l *Lease) look(ctx context.Context) (free bool, holder string) {
 	// that the holder has ended.
 	gone := value == nil && l.term > 0
 	if now.Holder == "" && !gone {
-		return true, ""
+		return true, "", nil
 	}
-	return time.Since(l.since) >= l.options.Duration, now.Holder
+	return time.Since(l.since) >= l.options.Duration, now.Holder, nil
 }
 
-// take replaces the record that was last seen by one of this program. It returns nil if that fails.
-func (l *Lease) take(ctx context.Context) *holding {
+// take replaces the record that was last seen by one of this program.
+func (l *Lease) take(ctx context.Context) (*holding, error) {
 	h := &holding{
 		now: tenancy{
 			// Terms grow even if the store loses the record.
@@ -194,10 +221,10 @@ func (l *Lease) take(ctx context.Context) *holding {
 		},
 		record: l.seen,
 	}
-	if l.beat(ctx, h) != nil {
-		return nil
+	if err := l.beat(ctx, h); err != nil {
+		return nil, fmt.Errorf("take it: %w", err)
 	}
-	return h
+	return h, nil
 }
 
 // renew keeps the lease until serve has returned, ctx has ended or the lease is lost.

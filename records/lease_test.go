@@ -438,6 +438,40 @@ func TestLeaseGoesToOthersFirst(t *testing.T) {
 	})
 }
 
+// TestLeaseLacks: a program that waits knows whether another one has the lease, or the store is away.
+func TestLeaseLacks(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := NewMemory(0)
+		line := &link{Durable: store}
+		a := NewLease(store, "farm", LeaseOptions{Holder: "one"})
+		b := NewLease(line, "farm", LeaseOptions{Holder: "two"})
+		check := func(l *Lease, want string) {
+			t.Helper()
+			time.Sleep(DefaultLeaseDuration)
+			if got := fmt.Sprint(l.Lacks()); !strings.Contains(got, want) {
+				t.Errorf("lacks: %s, want %s", got, want)
+			}
+		}
+		check(b, "not been read")
+		ctx, stop := context.WithCancel(t.Context())
+		serve := func(ctx context.Context, _ uint64) error { <-ctx.Done(); return nil }
+		var group sync.WaitGroup
+		first, leave := context.WithCancel(ctx)
+		group.Go(func() { _ = a.Hold(first, serve) })
+		check(a, "<nil>")
+		group.Go(func() { _ = b.Hold(ctx, serve) })
+		check(b, "one has it")
+		line.set(true, nil)
+		check(b, "cannot be read: no route")
+		line.set(false, nil)
+		check(b, "one has it")
+		leave()
+		check(b, "<nil>")
+		stop()
+		group.Wait()
+	})
+}
+
 // TestLeaseInRedis has two programs want a lease. The holder dies, and the server is stopped.
 func TestLeaseInRedis(t *testing.T) {
 	server := redistest.Start(t)

@@ -39,7 +39,7 @@ func TestCertificates(t *testing.T) {
 	exec(alice).Expect(0, "hello\n", "executing")
 	exec(alice).Expect(0, "hello\n", "!executing")
 	exec([]string{"--tls-ca", a.File}).Expect(1, "", "present a client certificate (--tls-client-cert", "!no farm answers")
-	exec(nil).Expect(1, "", "unknown authority")
+	exec(nil).Expect(1, "", "its certificate is of an authority that is not trusted here")
 	run(alice, "workers", "drain", "host=*").Expect(1, "", `alice may not call /forerunner.admin.Scheduler/Drain`, `"administer"`)
 	run(operator, "workers", "drain", "slot=none").Expect(2, "", "slot")
 	run(operator, "workers", "drain", "host=none").Expect(0, "0 workers are drained by host=none\nwarning: no connected worker matches; the drain applies to workers that connect later\n")
