@@ -24,9 +24,8 @@ const heldPositions = 4
 
 // benchHolds measures the longest CPU time of an event when a large farm gets many operations, is
 // drained, undrained and loses all workers, and all waiting operations fail. If a CPU is free, the
-// scheduler holds its lock for this long.
+// scheduler holds its lock for this long. The garbage collector may use the other CPUs.
 func benchHolds(ctx context.Context, o *report.Options) ([]report.Row, error) {
-	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
 	runtime.LockOSThread() // threadTime measures this thread
 	defer runtime.UnlockOSThread()
 	var worst []float64
