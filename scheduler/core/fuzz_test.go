@@ -56,7 +56,7 @@ func FuzzState(f *testing.F) {
 // TestRandomHistories runs longer histories than the fuzzer starts with.
 func TestRandomHistories(t *testing.T) {
 	waits, full, spilled, moved, preempted := 0, 0, uint64(0), uint64(0), uint64(0)
-	seeds := []uint64{6081, 7677, 15911, 32504, 75674} // those of a hundred thousand that found anything
+	seeds := []uint64{6081, 7677, 15911, 32504, 75674, 80205} // those of a hundred thousand that found anything
 	for seed := range uint64(60) {
 		seeds = append(seeds, seed)
 	}
@@ -503,8 +503,8 @@ func (f *fuzzer) checkSpills(q *queue) {
 }
 
 // checkMaximum sees that an action that a worker has been given now does not bring its instance above
-// its maximum, by what all workers have. What a worker has reported after that, in the same event, it
-// had already.
+// its maximum, by what all workers have. What a worker has reported after that, or the index has shown
+// of it, in the same event, it had already.
 func (f *fuzzer) checkMaximum(e event.Event, given *worker, what *request.Operation) {
 	if given == nil || given.task == nil || given.task.spec != what || given.pool.cohort == nil ||
 		given.pool.cohort.Name != "c" || given.task.worker() != given || given.task.run().resends > 0 {
@@ -512,7 +512,11 @@ func (f *fuzzer) checkMaximum(e event.Event, given *worker, what *request.Operat
 	}
 	used, most := int64(0), f.quotas[what.Instance].Max
 	report, _ := e.(*event.Report)
+	restore, _ := e.(event.Restore)
 	for _, w := range f.state.workers.All() {
+		if w.Key == restore.Worker && w != given {
+			continue
+		}
 		if report != nil && w.Key == report.Worker && w != given && w.task != nil && w.task.inherited() {
 			continue
 		}
