@@ -56,7 +56,7 @@ func FuzzState(f *testing.F) {
 // TestRandomHistories runs longer histories than the fuzzer starts with.
 func TestRandomHistories(t *testing.T) {
 	waits, full, spilled, moved, preempted := 0, 0, uint64(0), uint64(0), uint64(0)
-	seeds := []uint64{6081, 7677, 15911, 32504, 75674, 80205} // those of a hundred thousand that found anything
+	seeds := []uint64{6081, 7677, 15911, 32504, 75674, 80205, 82382} // those of a hundred thousand that found anything
 	for seed := range uint64(60) {
 		seeds = append(seeds, seed)
 	}
@@ -107,6 +107,8 @@ type fuzzer struct {
 	// quotas are those in force. full counts the actions that made an instance use all of its maximum.
 	quotas map[string]quota.Quota
 	full   int
+	// former is the quota that the present event replaces: what was due before that is given by it.
+	former quota.Quota
 	// spills counts how often something waited while a larger worker was idle.
 	spills int
 	// zero is when Clock.Awake was 0, at first.
@@ -225,7 +227,7 @@ func (f *fuzzer) step() {
 		k := quota.Key{Cohort: "c", Instance: f.pick("", "i", "i/j")}
 		q := quota.Quota{Min: int64(len(f.pick("", "1", "22"))), Max: int64(len(f.pick("", "22", "333")))}
 		before := f.quotas[k.Instance]
-		f.quotas[k.Instance] = q
+		f.quotas[k.Instance], f.former = q, before
 		if f.tell(now, PutQuota{
 			Record:  quota.Record{Key: k, Quota: q},
 			Preempt: f.pick("leave", "preempt") == "preempt",
@@ -511,6 +513,12 @@ func (f *fuzzer) checkMaximum(e event.Event, given *worker, what *request.Operat
 		return
 	}
 	used, most := int64(0), f.quotas[what.Instance].Max
+	if put, ok := e.(PutQuota); ok && put.Record.Key.Instance == what.Instance {
+		if f.former.Max == 0 {
+			return
+		}
+		most = max(most, f.former.Max)
+	}
 	report, _ := e.(*event.Report)
 	restore, _ := e.(event.Restore)
 	for _, w := range f.state.workers.All() {
