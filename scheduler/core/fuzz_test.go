@@ -56,7 +56,7 @@ func FuzzState(f *testing.F) {
 // TestRandomHistories runs longer histories than the fuzzer starts with.
 func TestRandomHistories(t *testing.T) {
 	waits, full, spilled, moved, preempted := 0, 0, uint64(0), uint64(0), uint64(0)
-	seeds := []uint64{6081, 7677, 15911, 32504, 75674, 80205, 82382} // those of a hundred thousand that found anything
+	seeds := []uint64{6081, 7677, 15911, 32504, 75674, 80205, 82382, 83179} // those of a hundred thousand that found anything
 	for seed := range uint64(60) {
 		seeds = append(seeds, seed)
 	}
@@ -514,7 +514,7 @@ func (f *fuzzer) checkMaximum(e event.Event, given *worker, what *request.Operat
 	}
 	used, most := int64(0), f.quotas[what.Instance].Max
 	if put, ok := e.(PutQuota); ok && put.Record.Key.Instance == what.Instance {
-		if f.former.Max == 0 {
+		if most == 0 || f.former.Max == 0 {
 			return
 		}
 		most = max(most, f.former.Max)
