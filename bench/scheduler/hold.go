@@ -26,8 +26,6 @@ const heldPositions = 4
 // drained, undrained and loses all workers, and all waiting operations fail. If a CPU is free, the
 // scheduler holds its lock for this long. The garbage collector may use the other CPUs.
 func benchHolds(ctx context.Context, o *report.Options) ([]report.Row, error) {
-	runtime.LockOSThread() // threadTime measures this thread
-	defer runtime.UnlockOSThread()
 	var worst []float64
 	var last holds
 	for i := range o.Runs {
@@ -60,6 +58,8 @@ type holds struct {
 // abandon queues operations, drains and undrains all workers, and stops all calls of workers, until
 // all operations have failed.
 func (f *virtualFarm) abandon(ctx context.Context, queued int) (h holds, err error) {
+	runtime.LockOSThread() // threadTime measures this thread
+	defer runtime.UnlockOSThread()
 	metadata, left := invocations(virtualInvocations), len(f.workers)+queued
 	for i := range left {
 		op := f.operation(metadata[i%len(metadata)], fmt.Sprintf("team-%02d", i%20))
@@ -73,8 +73,6 @@ func (f *virtualFarm) abandon(ctx context.Context, queued int) (h holds, err err
 		return h, err
 	}
 	runtime.GC()
-	runtime.LockOSThread() // threadTime measures this thread
-	defer runtime.UnlockOSThread()
 	for _, order := range []struct {
 		name string
 		event.Event

@@ -512,13 +512,14 @@ func (f *fuzzer) checkMaximum(e event.Event, given *worker, what *request.Operat
 		given.pool.cohort.Name != "c" || given.task.worker() != given || given.task.run().resends > 0 {
 		return
 	}
-	used, most := int64(0), f.quotas[what.Instance].Max
+	used, most, former := int64(0), f.quotas[what.Instance].Max, f.quotas[what.Instance].Max
 	if put, ok := e.(PutQuota); ok && put.Record.Key.Instance == what.Instance {
-		if most == 0 || f.former.Max == 0 {
-			return
-		}
-		most = max(most, f.former.Max)
+		former = f.former.Max
 	}
+	if most == 0 || former == 0 {
+		return // there is none, or was none
+	}
+	most = max(most, former)
 	report, _ := e.(*event.Report)
 	restore, _ := e.(event.Restore)
 	for _, w := range f.state.workers.All() {
@@ -531,9 +532,6 @@ func (f *fuzzer) checkMaximum(e event.Event, given *worker, what *request.Operat
 		if t := w.task; t != nil && t.spec != nil && t.worker() == w && w.pool.cohort == given.pool.cohort && t.spec.Instance == what.Instance {
 			used += max(int64(w.queue.class), 1)
 		}
-	}
-	if most == 0 {
-		return
 	}
 	if used > most {
 		f.t.Fatalf("with %s instance %q uses %d, its maximum is %d\n%s", what.Name, what.Instance, used, most, f.log.String())
