@@ -91,7 +91,7 @@ func TestTimeoutDuringExec(t *testing.T) {
 		cmd.Timeout = time.Second // in which also a busy machine comes to exec
 		begin := time.Now()
 		r := launchertest.Run(t, l, cmd)
-		if r.Cause != runner.TimedOut || r.Signal != "SIGKILL" {
+		if r.Cause != runner.TimedOut || r.Signal != "SIGTERM" {
 			t.Errorf("got %+v", r)
 		}
 		if took := time.Since(begin); took > 2*time.Minute {

@@ -106,8 +106,11 @@ func (j *job) supervise(files []uintptr) (stuck []int) {
 			}
 			j.pid = st.pid
 			diedc, emptyc = reap(st.pid)
-			if st.err != nil {
+			switch {
+			case st.err != nil:
 				j.kill() // the forking thread is stranded in the slot's group
+			case j.stopped && j.killing.IsZero():
+				j.ask() // it may have been forked after the others were asked
 			}
 		case d := <-diedc:
 			j.record(d)
@@ -166,19 +169,21 @@ func (j *job) terminate() {
 		return
 	}
 	j.stopped = true
-	if j.pid == 0 {
-		j.kill() // it waits in exec and cannot answer
-		return
-	}
 	if j.ended {
 		return // the others are being killed
 	}
+	j.ask()
+	j.grace = time.After(j.req.Grace)
+}
+
+// ask sends SIGTERM to all processes of the command. One that still waits in exec has no handler
+// and dies of it. Whether it waits is not known: the command may run before its start is reported.
+func (j *job) ask() {
 	for _, p := range j.members() {
 		// A stopped process would notice the one without the other only when killed.
 		p.signal(unix.SIGTERM)
 		p.signal(unix.SIGCONT)
 	}
-	j.grace = time.After(j.req.Grace)
 }
 
 // kill kills everything once and schedules the next kill, since a process may have been forked or

@@ -329,6 +329,7 @@ func TestTimeoutStandsStillWhileStalled(t *testing.T) {
 func TestCancel(t *testing.T) {
 	l := launchertest.Plain(t, nil)
 	cmd := launchertest.Shell(t, "trap 'exit 5' TERM; touch ready; while :; do sleep 0.01; done")
+	cmd.Grace = time.Minute // a busy machine may take long to run the handler
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		defer cancel()
