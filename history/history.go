@@ -42,6 +42,8 @@ const (
 	// program's memory.
 	memoryBytes, memoryParts = 32 << 20, 8
 	lockFile                 = "lock"
+	// FreeBytes precede an encoded record.
+	FreeBytes = 4
 )
 
 var (
@@ -172,10 +174,19 @@ func (s *Store) Add(r *historypb.Record) bool {
 	room := s.room.Get().(*[]byte)
 	defer s.room.Put(room)
 	encoded := encode(r, room)
-	return s.add(r, encoded) && s.tell(encoded)
+	return s.add(rowOf(r), encoded) && s.tell(encoded)
 }
 
-func (s *Store) add(r *historypb.Record, encoded []byte) bool {
+// AddEncoded is Add for a record that the caller has encoded, with its row. item is the record after
+// FreeBytes, which AddEncoded uses; nil: the record is too large.
+func (s *Store) AddEncoded(row *Row, item []byte) bool {
+	if len(item) > MaxRecordBytes {
+		item = nil
+	}
+	return s.add(row, item) && s.tell(item)
+}
+
+func (s *Store) add(r *Row, encoded []byte) bool {
 	s.mu.Lock()
 	g := s.segmentForLocked(r, encoded)
 	if g == nil {
@@ -207,7 +218,7 @@ func (s *Store) Import(items []byte) {
 			return
 		}
 		next := at + 4 + len(encoded)
-		s.add(r, items[at:next:next])
+		s.add(rowOf(r), items[at:next:next])
 		at = next
 	}
 	s.write(false)
@@ -225,7 +236,7 @@ func encode(r *historypb.Record, memory *[]byte) []byte {
 }
 
 // segmentForLocked returns the segment for a record; nil if there is no room.
-func (s *Store) segmentForLocked(r *historypb.Record, encoded []byte) *segment {
+func (s *Store) segmentForLocked(r *Row, encoded []byte) *segment {
 	if encoded == nil || s.isBehindLocked() {
 		return nil
 	}
@@ -242,7 +253,7 @@ func (s *Store) isBehindLocked() bool {
 	return s.pending > most || indexes > most
 }
 
-func (s *Store) addLocked(g *segment, r *historypb.Record, encoded []byte) {
+func (s *Store) addLocked(g *segment, r *Row, encoded []byte) {
 	s.pending += int64(len(encoded))
 	if !g.hasRoom() {
 		g.pending = append(g.pending, s.blockLocked())
@@ -256,7 +267,7 @@ func (s *Store) addLocked(g *segment, r *historypb.Record, encoded []byte) {
 }
 
 // openLocked returns the segment that receives records.
-func (s *Store) openLocked(r *historypb.Record) *segment {
+func (s *Store) openLocked(r *Row) *segment {
 	if n := len(s.segments); n > 0 {
 		g := s.segments[n-1]
 		age := time.Duration(math.MaxInt64)
@@ -264,7 +275,7 @@ func (s *Store) openLocked(r *historypb.Record) *segment {
 			age = s.options.Keep / segmentParts
 		}
 		if g.open() && g.index.bytes < s.options.indexBytes() && max(g.size, g.raw/4) < s.options.segmentBytes() &&
-			time.Duration(r.GetEnded().AsTime().UnixMilli()-g.first)*time.Millisecond < age {
+			time.Duration(r.Ended-g.first)*time.Millisecond < age {
 			return g
 		}
 	}

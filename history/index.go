@@ -9,32 +9,6 @@ import (
 	"math"
 	"os"
 	"strings"
-
-	historypb "github.com/forerunner-build/forerunner/proto/history"
-)
-
-// A Field is a text by which a search finds records. For a build, Target has its patterns and the
-// targets and tests that failed, Mnemonic the command, User also the user that the build tool
-// reports, and Worker the host or user@host where the build ran.
-type Field int
-
-// All fields.
-const (
-	Instance Field = iota
-	Target
-	Mnemonic
-	User
-	Invocation
-	Worker
-	fields
-)
-
-// The mark of a row is its outcome, plus these flags if more than one worker got the operation, or
-// if the row is a build.
-const (
-	outcomeMask = 0x0f
-	buildMark   = 0x40
-	retriedMark = 0x80
 )
 
 const (
@@ -74,51 +48,16 @@ func newIndex() *index {
 	return x
 }
 
-// digits returns the first 16 hexadecimal digits of a name or hash as a number, and how many digits
-// there were. It skips dashes, and everything before the last slash of a name.
-func digits(s string) (v uint64, n int) {
-	for i := 0; i < len(s) && n < 16; i++ {
-		c := s[i]
-		switch {
-		case c >= '0' && c <= '9':
-			c -= '0'
-		case c >= 'a' && c <= 'f':
-			c -= 'a' - 10
-		case c == '-':
-			continue
-		default:
-			return v << (4 * (16 - n)), n
-		}
-		v = v<<4 | uint64(c)
-		n++
-	}
-	return v << (4 * (16 - n)), n
-}
-
-const operationPrefix = "operations/"
-
-func (x *index) add(r *historypb.Record, block, item uint32) {
-	ended := r.GetEnded().AsTime()
-	took := int64(0)
-	if r.GetStarted() != nil {
-		took = min(max(ended.Sub(r.GetStarted().AsTime()).Milliseconds(), 0), math.MaxUint32)
-	}
-	mark := uint8(r.GetOutcome()) & outcomeMask
-	if r.GetAttempts() > 1 {
-		mark |= retriedMark
-	}
-	if r.GetBuild() != nil {
-		mark |= buildMark
-	}
-	op, _ := digits(strings.TrimPrefix(r.GetOperation(), operationPrefix))
-	action, _ := digits(r.GetAction())
-	x.ended = append(x.ended, uint64(ended.UnixMilli()))
-	x.took = append(x.took, uint32(took))
-	x.marks = append(x.marks, mark)
+func (x *index) add(r *Row, block, item uint32) {
+	op, _ := digits(strings.TrimPrefix(r.Operation, operationPrefix))
+	action, _ := digits(r.Action)
+	x.ended = append(x.ended, uint64(r.Ended))
+	x.took = append(x.took, r.took())
+	x.marks = append(x.marks, r.mark())
 	x.ops, x.actions = append(x.ops, op), append(x.actions, action)
 	x.blocks, x.items = append(x.blocks, block), append(x.items, item)
 	x.bytes += rowBytes
-	for f, text := range textsOf(r) {
+	for f, text := range &r.Texts {
 		x.texts[f] = append(x.texts[f], x.numberOf(Field(f), text))
 	}
 }
@@ -144,18 +83,6 @@ func (x *index) numberOf(f Field, text string) uint32 {
 		x.bytes += textBytes + int64(len(text))
 	}
 	return number
-}
-
-// textsOf returns the texts by which a record is found.
-func textsOf(r *historypb.Record) [fields]string {
-	texts := [fields]string{
-		Instance: r.GetInstanceName(), Target: r.GetTarget(), Mnemonic: r.GetMnemonic(),
-		User: r.GetUser(), Invocation: r.GetInvocation(), Worker: r.GetWorker(),
-	}
-	if b := r.GetBuild(); b != nil {
-		texts[Target], texts[Worker] = targetsOf(b), placeOf(b)
-	}
-	return texts
 }
 
 // snapshot returns a copy of the index that does not change when x grows.

@@ -83,7 +83,7 @@ func (g *segment) hasRoom() bool {
 
 // add adds an encoded record, which must have four free bytes in front. The caller must have
 // checked hasRoom. It reports whether the block is full.
-func (g *segment) add(r *historypb.Record, encoded []byte) (full bool) {
+func (g *segment) add(r *Row, encoded []byte) (full bool) {
 	n := len(g.pending)
 	block := &g.pending[n-1]
 	g.note(r, uint32(g.written+n-1), uint32(len(*block)))
@@ -94,7 +94,7 @@ func (g *segment) add(r *historypb.Record, encoded []byte) (full bool) {
 }
 
 // note adds a record to the index: it is in a block, at the byte item.
-func (g *segment) note(r *historypb.Record, block, item uint32) {
+func (g *segment) note(r *Row, block, item uint32) {
 	g.index.add(r, block, item)
 	ended := int64(g.index.ended[g.rows])
 	if g.rows == 0 {
@@ -185,7 +185,7 @@ func (s *Store) rebuild(g *segment, file io.ReaderAt) *segment {
 			if !ok || proto.Unmarshal(encoded, r) != nil {
 				return again // the block was written like this: the rest is useless
 			}
-			again.note(r, block, uint32(at))
+			again.note(rowOf(r), block, uint32(at))
 			at += 4 + len(encoded)
 		}
 		again.index.offsets = append(again.index.offsets, uint32(again.size))

@@ -23,14 +23,14 @@ func (s *Store) AddBuild(r *historypb.Record, caller string) bool {
 	encoded := encode(r, new([]byte))
 	compressed := packedBytes(encoded)
 	s.mu.Lock()
-	added, news := s.addBuildLocked(r, encoded, caller, compressed)
+	added, news := s.addBuildLocked(rowOf(r), encoded, caller, compressed)
 	s.mu.Unlock()
 	s.log(news)
 	return added && s.tell(encoded)
 }
 
 // addBuildLocked reports whether the build was added and, if not, what of it must be logged.
-func (s *Store) addBuildLocked(r *historypb.Record, encoded []byte, caller string, compressed int64) (bool, news) {
+func (s *Store) addBuildLocked(r *Row, encoded []byte, caller string, compressed int64) (bool, news) {
 	g := s.segmentForLocked(r, encoded)
 	if g == nil {
 		return false, s.loseLocked(encoded)

@@ -153,8 +153,12 @@ func (d Digest) Proto() *repb.Digest {
 // String returns "<hash>/<size>", the form that REv2 uses in resource names.
 func (d Digest) String() string {
 	var buffer [2*HashSize + len("/-9223372036854775808")]byte
-	b := append(hex.AppendEncode(buffer[:0], d.hash[:]), '/')
-	return string(strconv.AppendInt(b, d.size, 10))
+	return string(d.AppendString(buffer[:0]))
+}
+
+// AppendString appends what String returns.
+func (d Digest) AppendString(b []byte) []byte {
+	return strconv.AppendInt(append(hex.AppendEncode(b, d.hash[:]), '/'), d.size, 10)
 }
 
 // Text formats a message as HASH/SIZE, even if it is not a valid digest; nil is empty.

@@ -178,8 +178,10 @@ func TestOneRecord(t *testing.T) {
 	old, last := done("same", exit(1)), done("same", exit(0))
 	old.Name, old.Ended = "operations/old", last.Ended.Add(-5*time.Second)
 	m := newMaker(r)
-	store.Add(m.recordOf(old))
-	store.Add(m.recordOf(last))
+	defer m.close()
+	r.Add(old, "")
+	r.Add(last, "")
+	m.makeAll(t.Context())
 	store.Flush()
 	if err := os.Truncate(filepath.Join(folder, "00000001.index"), 1); err != nil {
 		t.Fatal(err)

@@ -2,13 +2,10 @@ package finished
 
 import (
 	"context"
-	"strings"
 	"time"
 
-	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
-	"google.golang.org/protobuf/types/known/timestamppb"
-
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/history"
 	historypb "github.com/forerunner-build/forerunner/proto/history"
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
 )
@@ -27,13 +24,8 @@ type maker struct {
 	*Recorder
 	batch []ended
 
-	record                 historypb.Record
-	queued, started, ended timestamppb.Timestamp
-	metadata               repb.ExecutedActionMetadata
-	stdout, stderr         historypb.Stream
-	outputs                [maxOutputs]historypb.Output
-	arguments              arguments
-	digests                digests
+	wire wire
+	row  history.Row
 
 	// reading is the context of reads of commands since began.
 	reading context.Context
@@ -64,36 +56,33 @@ func (m *maker) makeAll(ctx context.Context) {
 }
 
 func (m *maker) make(ctx context.Context, e *ended) {
-	r := m.recordOf(&e.Status)
-	if e.note != "" {
-		r.Message = strings.TrimPrefix(r.GetMessage()+"\n"+e.note, "\n")
-	}
+	m.write(&e.Status, e.note)
 	if e.Action != nil {
 		m.addCommand(ctx, &e.Status)
 	}
-	m.options.Store.Add(r)
+	m.options.Store.AddEncoded(&m.row, m.wire.item())
 }
 
 // addCommand adds the command line. Where storage is slow, actions that succeeded or were cancelled
 // have none.
 func (m *maker) addCommand(ctx context.Context, st *event.Status) {
-	fn, r := st.Digest.Function(), &m.record
+	fn, w := st.Digest.Function(), &m.wire
 	if command, ok := m.sent.take(st.Name); ok {
-		r.Command = m.digests.text(st.Action.GetCommandDigest())
-		r.Arguments, r.ArgumentsCut = m.arguments.of(command, maxArguments)
+		w.digest(commandField, st.Action.GetCommandDigest())
+		w.arguments(command, maxArguments)
 		return
 	}
 	d, err := digest.FromProto(fn, st.Action.GetCommandDigest())
 	if err != nil {
 		return
 	}
-	r.Command = d.String()
-	usual := r.GetOutcome() == historypb.Outcome_SUCCEEDED || r.GetOutcome() == historypb.Outcome_CANCELLED
+	w.ownDigest(commandField, d)
+	usual := m.row.Outcome == historypb.Outcome_SUCCEEDED || m.row.Outcome == historypb.Outcome_CANCELLED
 	if m.options.Blobs == nil || d.SizeBytes() > maxCommandBytes || usual && m.waiting.length() > maxWaiting/8 || ctx.Err() != nil {
 		return
 	}
 	if b, err := m.options.Blobs(st.Instance, fn).Read(m.patient(ctx), d); err == nil {
-		r.Arguments, r.ArgumentsCut = m.arguments.of(b, maxArguments)
+		w.arguments(b, maxArguments)
 	}
 }
 

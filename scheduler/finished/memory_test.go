@@ -2,7 +2,6 @@ package finished
 
 import (
 	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -89,35 +88,6 @@ func BenchmarkRecord(b *testing.B) {
 	b.ReportMetric(float64(r.Lost()), "lost")
 }
 
-// TestArguments reads the command lines of Commands.
-func TestArguments(t *testing.T) {
-	encode := func(c *repb.Command) []byte {
-		b, err := proto.Marshal(c)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return b
-	}
-	environment := []*repb.Command_EnvironmentVariable{{Name: "PATH", Value: "/bin"}}
-	whole := encode(&repb.Command{Arguments: []string{"a", "", "bc"}, WorkingDirectory: "w", EnvironmentVariables: environment})
-	for name, test := range map[string]struct {
-		command []byte
-		want    string
-		cut     bool
-	}{
-		"whole": {command: whole, want: "a||bc"}, "nothing": {}, "none": {command: encode(&repb.Command{EnvironmentVariables: environment})},
-		"long":      {command: encode(&repb.Command{Arguments: []string{"a", strings.Repeat("x", 20), "b"}}), want: "a", cut: true},
-		"truncated": {command: whole[:len(whole)-1]}, "no text": {command: []byte("\x0a\x01\xff")}, "no message": {command: []byte("hello")},
-	} {
-		var a arguments
-		for range 2 { // in the same memory
-			if got, wasCut := a.of(test.command, 20); strings.Join(got, "|") != test.want || wasCut != test.cut {
-				t.Errorf("%s: %q, %v", name, got, wasCut)
-			}
-		}
-	}
-}
-
 // TestSameMemory makes a record of much and then one of little, which has nothing of the first.
 func TestSameMemory(t *testing.T) {
 	r, e := usual(t)
@@ -127,8 +97,8 @@ func TestSameMemory(t *testing.T) {
 	m.make(t.Context(), e)
 	little := done("little", &repb.ExecuteResponse{Result: &repb.ActionResult{ExecutionMetadata: &repb.ExecutedActionMetadata{Worker: "w"}}})
 	little.Ended, little.Worker = time.Unix(1, 2), ""
-	got := proto.Clone(m.recordOf(little))
-	if want := newMaker(r).recordOf(little); !proto.Equal(got, want) {
+	got, want := written(t, m, little), written(t, newMaker(r), little)
+	if !proto.Equal(got, want) {
 		t.Errorf("after another record it is %v, want %v", got, want)
 	}
 }

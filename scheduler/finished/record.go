@@ -1,14 +1,15 @@
 package finished
 
 import (
-	"time"
+	"strings"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/forerunner-build/forerunner/bounded"
+	"github.com/forerunner-build/forerunner/history"
 	historypb "github.com/forerunner-build/forerunner/proto/history"
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
@@ -27,38 +28,107 @@ const (
 // requestMetadataType is the type of data that the record already has.
 const requestMetadataType = "type.googleapis.com/build.bazel.remote.execution.v2.RequestMetadata"
 
-// recordOf makes the record of an operation that is done. It is valid until the next call.
-func (m *maker) recordOf(st *event.Status) *historypb.Record {
-	resp, result := st.Response, st.Response.GetResult()
-	r, outputs := &m.record, m.record.Outputs[:0]
-	r.Reset()
-	r.Operation, r.InstanceName = st.Name, st.Instance
-	r.DigestFunction, r.Action = st.Digest.Function().String(), st.Digest.String()
-	r.Invocation, r.Correlated = bounded.Text(st.Request.ToolInvocation, maxText), bounded.Text(st.Request.Correlated, maxText)
-	r.Target, r.Mnemonic = bounded.Text(st.Request.Target, maxText), bounded.Text(st.Request.Mnemonic, maxText)
-	r.Configuration, r.User, r.Client = bounded.Text(st.Request.Configuration, maxText), st.User, st.Client
-	r.Queued, r.Ended = timeIn(&m.queued, st.Queued), timeIn(&m.ended, st.Ended)
-	r.Worker, r.Attempts, r.SizeReason = st.Worker, int32(st.Attempts), st.Size.Reason
-	r.Outcome, r.ExitCode, r.Code = outcomeOf(st), result.GetExitCode(), resp.GetStatus().GetCode()
-	r.Error, r.Message = bounded.Text(resp.GetStatus().GetMessage(), maxMessage), bounded.Text(resp.GetMessage(), maxMessage)
-	r.Stdout = m.streamIn(&m.stdout, result.GetStdoutRaw(), result.GetStdoutDigest())
-	r.Stderr = m.streamIn(&m.stderr, result.GetStderrRaw(), result.GetStderrDigest())
-	r.Metadata = m.metadataOf(result.GetExecutionMetadata())
-	if st.Worker != "" {
-		r.Started = timeIn(&m.started, st.Started)
-	}
-	if st.Queue != nil {
-		r.SizeClass = st.Queue.SizeClass
-	}
-	r.Outputs = outputs
-	m.addOutputs(result)
-	return r
-}
+// The fields of a Record, a Stream and an Output (history.proto).
+const (
+	operationField protowire.Number = iota + 1
+	instanceField
+	functionField
+	actionField
+	invocationField
+	correlatedField
+	targetField
+	mnemonicField
+	configurationField
+	userField
+	clientField
+	queuedField
+	startedField
+	endedField
+	workerField
+	sizeClassField
+	sizeReasonField
+	attemptsField
+	outcomeField
+	exitCodeField
+	codeField
+	errorField
+	messageField
+	stdoutField
+	stderrField
+	metadataField
+	outputsField
+	allOutputsField
+	commandField
+	argumentsField
+	argumentsCutField
 
-// timeIn writes a time to a message.
-func timeIn(m *timestamppb.Timestamp, t time.Time) *timestamppb.Timestamp {
-	m.Seconds, m.Nanos = t.Unix(), int32(t.Nanosecond())
-	return m
+	streamDigestField protowire.Number = 1
+	streamRawField    protowire.Number = 2
+
+	outputPathField   protowire.Number = 1
+	outputDigestField protowire.Number = 2
+	outputKindField   protowire.Number = 3
+)
+
+// The fields of an ExecutedActionMetadata (REv2) after its timestamps, and of an Any.
+const (
+	auxiliaryField protowire.Number = 11
+	virtualField   protowire.Number = 12
+
+	typeField  protowire.Number = 1
+	valueField protowire.Number = 2
+)
+
+// write begins the record of an operation that is done, and its row: all but the command.
+func (m *maker) write(st *event.Status, note string) {
+	resp, result := st.Response, st.Response.GetResult()
+	w := &m.wire
+	w.reset(history.FreeBytes)
+	m.row = history.Row{
+		Operation: st.Name, Ended: st.Ended.UnixMilli(), Outcome: outcomeOf(st), IsRetried: st.Attempts > 1,
+		Texts: [...]string{
+			history.Instance: st.Instance, history.Target: bounded.Text(st.Request.Target, maxText),
+			history.Mnemonic: bounded.Text(st.Request.Mnemonic, maxText), history.User: st.User,
+			history.Invocation: bounded.Text(st.Request.ToolInvocation, maxText), history.Worker: st.Worker,
+		},
+	}
+	texts := &m.row.Texts
+	w.text(operationField, st.Name)
+	w.text(instanceField, st.Instance)
+	w.text(functionField, st.Digest.Function().String())
+	m.row.Action = w.ownDigest(actionField, st.Digest)
+	w.text(invocationField, texts[history.Invocation])
+	w.text(correlatedField, bounded.Text(st.Request.Correlated, maxText))
+	w.text(targetField, texts[history.Target])
+	w.text(mnemonicField, texts[history.Mnemonic])
+	w.text(configurationField, bounded.Text(st.Request.Configuration, maxText))
+	w.text(userField, st.User)
+	w.text(clientField, st.Client)
+	w.time(queuedField, st.Queued)
+	if st.Worker != "" {
+		w.time(startedField, st.Started)
+		m.row.Took = st.Ended.Sub(st.Started)
+	}
+	w.time(endedField, st.Ended)
+	w.text(workerField, st.Worker)
+	if st.Queue != nil {
+		w.number(sizeClassField, int64(st.Queue.SizeClass))
+	}
+	w.text(sizeReasonField, st.Size.Reason)
+	w.number(attemptsField, int64(st.Attempts))
+	w.number(outcomeField, int64(m.row.Outcome))
+	w.number(exitCodeField, int64(result.GetExitCode()))
+	w.number(codeField, int64(resp.GetStatus().GetCode()))
+	w.text(errorField, bounded.Text(resp.GetStatus().GetMessage(), maxMessage))
+	message := bounded.Text(resp.GetMessage(), maxMessage)
+	if note != "" {
+		message = strings.TrimPrefix(message+"\n"+note, "\n")
+	}
+	w.text(messageField, message)
+	w.stream(stdoutField, result.GetStdoutRaw(), result.GetStdoutDigest())
+	w.stream(stderrField, result.GetStderrRaw(), result.GetStderrDigest())
+	w.metadata(metadataField, result.GetExecutionMetadata())
+	w.outputs(result)
 }
 
 // outcomeOf returns how an operation ended.
@@ -82,55 +152,70 @@ func outcomeOf(st *event.Status) historypb.Outcome {
 	return historypb.Outcome_FAILED
 }
 
-// metadataOf returns the worker's metadata without data that the record has itself.
-func (m *maker) metadataOf(of *repb.ExecutedActionMetadata) *repb.ExecutedActionMetadata {
+// metadata writes the worker's metadata without data that the record has itself.
+func (w *wire) metadata(field protowire.Number, of *repb.ExecutedActionMetadata) {
 	if of == nil {
-		return nil
+		return
 	}
-	kept, auxiliary := &m.metadata, m.metadata.AuxiliaryMetadata[:0]
-	kept.Worker, kept.QueuedTimestamp = bounded.Text(of.GetWorker(), maxText), of.GetQueuedTimestamp()
-	kept.WorkerStartTimestamp, kept.WorkerCompletedTimestamp = of.GetWorkerStartTimestamp(), of.GetWorkerCompletedTimestamp()
-	kept.InputFetchStartTimestamp, kept.InputFetchCompletedTimestamp = of.GetInputFetchStartTimestamp(), of.GetInputFetchCompletedTimestamp()
-	kept.ExecutionStartTimestamp, kept.ExecutionCompletedTimestamp = of.GetExecutionStartTimestamp(), of.GetExecutionCompletedTimestamp()
-	kept.OutputUploadStartTimestamp, kept.OutputUploadCompletedTimestamp = of.GetOutputUploadStartTimestamp(), of.GetOutputUploadCompletedTimestamp()
-	kept.VirtualExecutionDuration = of.GetVirtualExecutionDuration()
-	room := maxAuxiliary
+	at := w.open(field)
+	w.text(1, bounded.Text(of.GetWorker(), maxText))
+	for i, t := range [...]*timestamppb.Timestamp{
+		of.GetQueuedTimestamp(), of.GetWorkerStartTimestamp(), of.GetWorkerCompletedTimestamp(),
+		of.GetInputFetchStartTimestamp(), of.GetInputFetchCompletedTimestamp(),
+		of.GetExecutionStartTimestamp(), of.GetExecutionCompletedTimestamp(),
+		of.GetOutputUploadStartTimestamp(), of.GetOutputUploadCompletedTimestamp(),
+	} {
+		w.timestamp(protowire.Number(i+2), t) // REv2 numbers them so
+	}
+	left := maxAuxiliary
 	for _, packed := range of.GetAuxiliaryMetadata() {
-		if room -= proto.Size(packed); packed.GetTypeUrl() != requestMetadataType && room >= 0 {
-			auxiliary = append(auxiliary, packed)
+		if left -= len(packed.GetTypeUrl()) + len(packed.GetValue()); packed.GetTypeUrl() == requestMetadataType || left < 0 {
+			continue
 		}
+		any := w.open(auxiliaryField)
+		w.text(typeField, packed.GetTypeUrl())
+		w.bytes(valueField, packed.GetValue())
+		w.close(any)
 	}
-	kept.AuxiliaryMetadata = auxiliary
-	return kept
+	if d := of.GetVirtualExecutionDuration(); d != nil {
+		w.span(virtualField, d.GetSeconds(), d.GetNanos())
+	}
+	w.close(at)
 }
 
-// streamIn writes the output on a stream to a message; nil: there was none.
-func (m *maker) streamIn(s *historypb.Stream, raw []byte, d *repb.Digest) *historypb.Stream {
-	s.Digest, s.Raw = m.digests.text(d), nil
-	if s.Digest == "" || d.GetSizeBytes() == 0 {
-		s.Digest, s.Raw = "", raw[:min(len(raw), maxRaw)]
+// stream writes the output on a stream, if there was any.
+func (w *wire) stream(field protowire.Number, raw []byte, d *repb.Digest) {
+	hasDigest := d.GetSizeBytes() != 0
+	if !hasDigest && len(raw) == 0 {
+		return
 	}
-	if s.Digest == "" && len(s.Raw) == 0 {
-		return nil
+	at := w.open(field)
+	if hasDigest {
+		w.digest(streamDigestField, d)
+	} else {
+		w.bytes(streamRawField, raw[:min(len(raw), maxRaw)])
 	}
-	return s
+	w.close(at)
 }
 
-// addOutputs lists the first outputs of an action.
-func (m *maker) addOutputs(result *repb.ActionResult) {
-	r := &m.record
+// outputs lists the first outputs of an action.
+func (w *wire) outputs(result *repb.ActionResult) {
 	//lint:ignore SA1019 what workers for clients of API 2.0 send
 	links := append(result.GetOutputFileSymlinks(), result.GetOutputDirectorySymlinks()...)
 	if len(links) == 0 {
 		links = result.GetOutputSymlinks()
 	}
-	r.AllOutputs = int32(len(result.GetOutputFiles()) + len(result.GetOutputDirectories()) + len(links))
+	left := maxOutputs
 	add := func(path string, d *repb.Digest, kind historypb.Output_Kind) {
-		if n := len(r.Outputs); n < maxOutputs && len(path) <= maxText {
-			o := &m.outputs[n]
-			o.Path, o.Digest, o.Kind = path, m.digests.text(d), kind
-			r.Outputs = append(r.Outputs, o)
+		if left == 0 || len(path) > maxText {
+			return
 		}
+		left--
+		at := w.open(outputsField)
+		w.text(outputPathField, path)
+		w.digest(outputDigestField, d)
+		w.number(outputKindField, int64(kind))
+		w.close(at)
 	}
 	for _, f := range result.GetOutputFiles() {
 		kind := historypb.Output_FILE
@@ -145,4 +230,5 @@ func (m *maker) addOutputs(result *repb.ActionResult) {
 	for _, l := range links {
 		add(l.GetPath(), nil, historypb.Output_LINK)
 	}
+	w.number(allOutputsField, int64(len(result.GetOutputFiles())+len(result.GetOutputDirectories())+len(links)))
 }
