@@ -39,7 +39,9 @@ func decoded(t testing.TB, item []byte) *historypb.Record {
 // TestWholeRecord compares the record of an operation that has everything, and of one that has
 // nothing, with what each field should be.
 func TestWholeRecord(t *testing.T) {
-	at := func(second int64) *timestamppb.Timestamp { return &timestamppb.Timestamp{Seconds: 1e9 + second, Nanos: int32(second)} }
+	at := func(second int64) *timestamppb.Timestamp {
+		return &timestamppb.Timestamp{Seconds: 1e9 + second, Nanos: int32(second)}
+	}
 	d := digest.Of(digest.SHA256, []byte("blob"))
 	text := d.Hash() + "/4"
 	metadata := &repb.ExecutedActionMetadata{
@@ -73,8 +75,10 @@ func TestWholeRecord(t *testing.T) {
 		Error: "why", Message: "no \ufffd text\nnote", Stdout: &historypb.Stream{Raw: []byte("out")}, Stderr: &historypb.Stream{Digest: text},
 		Metadata: kept, AllOutputs: 4, Command: text, Arguments: []string{"a", ""}, ArgumentsCut: true,
 		Outputs: []*historypb.Output{
-			{Path: "f", Digest: text}, {Path: "x", Digest: text, Kind: historypb.Output_EXECUTABLE},
-			{Path: "d", Digest: text, Kind: historypb.Output_FOLDER}, {Path: "l", Kind: historypb.Output_LINK},
+			{Path: "f", Digest: text},
+			{Path: "x", Digest: text, Kind: historypb.Output_EXECUTABLE},
+			{Path: "d", Digest: text, Kind: historypb.Output_FOLDER},
+			{Path: "l", Kind: historypb.Output_LINK},
 		},
 	}
 	m := newMaker(New(Options{}))
