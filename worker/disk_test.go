@@ -157,11 +157,14 @@ func TestDiskThatIsFullForAMoment(t *testing.T) {
 // TestQuota: a result from a disk whose quota the command used up must not be reported, whether or
 // not the command frees the space. The worker must then continue by itself.
 func TestQuota(t *testing.T) {
-	disk := newDisk(t, 900<<20, "mkfs.btrfs", "-q")
+	// A quota can be used up so fast that a busy machine does not look in time where there is little of it. So it is large,
+	// and most of it is not free while a command uses up the rest.
+	const left, reserved = 150 << 20, 2 << 30
+	disk := newDisk(t, 4<<30, "mkfs.btrfs", "-q")
 	limited := filepath.Join(disk, "limited")
 	do(t, "btrfs", "quota", "enable", disk)
 	do(t, "btrfs", "subvolume", "create", limited)
-	do(t, "btrfs", "qgroup", "limit", "150M", limited)
+	do(t, "btrfs", "qgroup", "limit", fmt.Sprint(left+reserved), limited)
 	f := newFarmWith(t, vfs.Options{Method: vfs.FUSE}, nil, farmOptions{disk: filepath.Join(limited, "worker")})
 	runs := 0
 	writes := func(bytes int) (cached bool) {
@@ -174,15 +177,18 @@ func TestQuota(t *testing.T) {
 		r := j.result(t)
 		assertOK(t, r)
 		size := f.read(t, r.GetResult().GetOutputFiles()[0].GetDigest())
-		if whole := size == fmt.Sprintln(bytes); whole != (bytes < 150<<20) {
+		if whole := size == fmt.Sprintln(bytes); whole != (bytes < left) {
 			t.Fatalf("of %d bytes it wrote %s", bytes, size)
 		}
 		return f.cached(t, j) != nil
 	}
 	for range 2 {
-		if writes(250 << 20) {
+		ballast := filepath.Join(limited, "ballast")
+		do(t, "fallocate", "-l", fmt.Sprint(reserved), ballast)
+		if writes(left + 100<<20) {
 			t.Error("the action cache has what a command made of a quota that was used up")
 		}
+		check(t, os.Remove(ballast))
 		deadline := time.Now().Add(patience)
 		for !writes(1 << 20) { // the machine may be too busy to look in time
 			if time.Now().After(deadline) {
