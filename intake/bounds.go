@@ -40,6 +40,9 @@ const (
 type Bounds struct {
 	// Connections of all addresses, and of one.
 	Connections, ConnectionsOfOne int
+	// Pages are the connections of a server of pages, apart from those. One address may have half of
+	// them.
+	Pages int
 	// Guests are connections that have not authenticated, if authentication is on.
 	Guests, GuestsOfOne int
 	// Streams are the concurrent calls on one connection; further ones wait in the client.
@@ -94,6 +97,7 @@ func BoundsFor(memory int64) Bounds {
 		Wait:        20 * time.Second, Stall: time.Minute, Guest: time.Minute,
 	}
 	b = b.WithConnections(b.Connections)
+	b.Pages = clamp(b.Messages/4/pageBytes, 64, 1000)
 	b.CallsOfOne, b.MessagesOfOne = b.Calls/2, b.Messages/2
 	b.GuestCalls, b.GuestCallsOfOne = b.Calls/16, b.Calls/32
 	b.Streams = uint32(min(b.CallsOfOne*3/4, maxStreams)) // a client waits with more, and is not refused

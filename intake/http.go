@@ -1,12 +1,14 @@
 package intake
 
 import (
-	"bytes"
 	"context"
 	"crypto/tls"
+	"errors"
+	"io"
 	"log"
 	"net"
 	"net/http"
+	"regexp"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -29,9 +31,9 @@ const (
 	idleTime = time.Minute
 )
 
-// pages returns the bounds of a server of pages with the memory that b is for.
+// pages returns the bounds of a server of pages.
 func (b Bounds) pages() Bounds {
-	n := clamp(b.Messages/4/pageBytes, 64, 1000)
+	n := b.Pages
 	return Bounds{Connections: n, ConnectionsOfOne: n / 2, Guests: n / 2, GuestsOfOne: n / 4}
 }
 
@@ -43,15 +45,17 @@ type HTTPServer struct {
 }
 
 // NewHTTPServer returns an HTTPServer for a program with those bounds. metrics, if not nil, counts
-// the refused connections.
-func NewHTTPServer(b Bounds, handler http.Handler, metrics prometheus.Registerer) *HTTPServer {
+// the refused connections. handshake, if not nil, is called for each failed TLS handshake.
+func NewHTTPServer(
+	b Bounds, handler http.Handler, metrics prometheus.Registerer, handshake func(peer string, err error),
+) *HTTPServer {
 	count := counter(metrics, "forerunner_http_refused_total",
 		"Connections over HTTP that were refused, or closed to make room, by reason.", "connections", "no_request", "idle")
 	return &HTTPServer{
 		&http.Server{
 			Handler:           http.MaxBytesHandler(inTime(handler), formBytes),
 			ReadHeaderTimeout: headerTime, WriteTimeout: answerTime, IdleTimeout: idleTime,
-			MaxHeaderBytes: requestHeaderBytes, ErrorLog: log.New(faults{}, "", log.LstdFlags),
+			MaxHeaderBytes: requestHeaderBytes, ErrorLog: log.New(faults{handshake}, "", log.LstdFlags),
 			Protocols: onlyHTTP1(),
 			ConnContext: func(ctx context.Context, conn net.Conn) context.Context {
 				c := through(conn)
@@ -70,17 +74,28 @@ func NewHTTPServer(b Bounds, handler http.Handler, metrics prometheus.Registerer
 	}
 }
 
-// faults writes to the standard log what a server says of itself. It drops failed handshakes, of
-// which everyone that reaches the port can make thousands a second, a line each: the log has the
-// disk of other things.
-type faults struct{}
+// faults writes to the standard log what a server says of itself. It does not write failed
+// handshakes, of which everyone that reaches the port can make thousands a second, a line each: the
+// log has the disk of other things.
+type faults struct{ handshake func(peer string, err error) }
+
+// failedHandshake is what http.Server says of one.
+var failedHandshake = regexp.MustCompile(`http: TLS handshake error from (\S+): (.*)`)
 
 // Write implements io.Writer.
-func (faults) Write(line []byte) (int, error) {
-	if bytes.Contains(line, []byte("http: TLS handshake error")) {
-		return len(line), nil
+func (f faults) Write(line []byte) (int, error) {
+	m := failedHandshake.FindSubmatch(line)
+	if m == nil {
+		return log.Writer().Write(line)
 	}
-	return log.Writer().Write(line)
+	switch reason := string(m[2]); {
+	case f.handshake == nil:
+	case reason == io.EOF.Error():
+		f.handshake(string(m[1]), io.EOF)
+	default:
+		f.handshake(string(m[1]), errors.New(reason))
+	}
+	return len(line), nil
 }
 
 // onlyHTTP1 limits a connection to one request at a time. Over HTTP/2 it could have many, each with

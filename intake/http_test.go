@@ -23,7 +23,7 @@ import (
 // servePages serves over HTTP until the test ends, and returns the address.
 func servePages(t *testing.T, b Bounds, handler http.HandlerFunc, metrics prometheus.Registerer) string {
 	t.Helper()
-	return serveEncrypted(t, NewHTTPServer(b, handler, metrics), func(l net.Listener) net.Listener { return l })
+	return serveEncrypted(t, NewHTTPServer(b, handler, metrics, nil), func(l net.Listener) net.Listener { return l })
 }
 
 func serveEncrypted(t *testing.T, s *HTTPServer, encrypt func(net.Listener) net.Listener) string {
@@ -77,19 +77,25 @@ func (l *logged) String() string {
 	return l.text.String()
 }
 
-// TestLogOfPages has a client that does not speak TLS, and then a request that finds a fault of the
-// program: only that is worth a line.
+// TestLogOfPages has a client that does not speak TLS, one that leaves, and then a request that finds
+// a fault of the program: only that is a line of the server's own, and failed handshakes are told.
 func TestLogOfPages(t *testing.T) {
 	said := &logged{}
 	log.SetOutput(said)
 	t.Cleanup(func() { log.SetOutput(os.Stderr) })
 	model := httptest.NewTLSServer(http.NotFoundHandler())
 	model.Close()
-	address := serveEncrypted(t, NewHTTPServer(BoundsFor(32<<20), http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("a fault") }), nil),
+	failed := make(chan string, 9)
+	address := serveEncrypted(t, NewHTTPServer(BoundsFor(32<<20), http.HandlerFunc(func(http.ResponseWriter, *http.Request) { panic("a fault") }), nil,
+		func(peer string, err error) { failed <- peer + " " + err.Error() }),
 		func(l net.Listener) net.Listener { return tls.NewListener(l, model.TLS) })
 	stranger := connect(t, address, strings.Repeat("\x00", 100))
 	if _, err := io.Copy(io.Discard, stranger); err != nil {
 		t.Log(err) // it may be reset
+	}
+	left := leaves(t, address)
+	if _, err := io.Copy(io.Discard, left); err != nil {
+		t.Fatal(err)
 	}
 	friend, err := tls.Dial("tcp", address, &tls.Config{InsecureSkipVerify: true})
 	if err != nil {
@@ -105,6 +111,23 @@ func TestLogOfPages(t *testing.T) {
 	if text := said.String(); !strings.Contains(text, "a fault") || strings.Contains(text, "handshake") {
 		t.Errorf("the log has %q", text)
 	}
+	for _, want := range []string{
+		stranger.LocalAddr().String() + " tls: first record does not look like a TLS handshake", left.LocalAddr().String() + " EOF",
+	} {
+		if got := <-failed; got != want {
+			t.Errorf("told %q, want %q", got, want)
+		}
+	}
+}
+
+// leaves returns a connection that has been closed for writing.
+func leaves(t *testing.T, address string) net.Conn {
+	t.Helper()
+	conn := connect(t, address, "")
+	if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	return conn
 }
 
 // TestPagesUnderFlood has many more connections than there may be, which send nothing, a part of a

@@ -127,7 +127,11 @@ func (l *Lease) Hold(ctx context.Context, serve func(ctx context.Context, term u
 	<-served
 	l.ours.Store(nil)
 	l.release(ctx, held)
-	l.gave = !lost
+	if l.gave = !lost; l.gave {
+		l.lacks(errors.New("it was given up"))
+	} else {
+		l.lacks(errors.New("it was lost"))
+	}
 	if lost {
 		err = errors.Join(ErrLeaseLost, err)
 	}

@@ -30,12 +30,13 @@ type job struct {
 
 	fault   error
 	stopped bool      // the worker stopped it, or has ended
+	asked   bool      // to end, once it was there
 	killing time.Time // of the first SIGKILL; zero before
 	gap     time.Duration
 	told    bool // the worker knows that processes are stuck
 
 	grace  <-chan time.Time
-	strike <-chan time.Time
+	strike <-chan time.Time // when to signal again
 }
 
 // death is the reaper's information about the command itself.
@@ -110,7 +111,7 @@ func (j *job) supervise(files []uintptr) (stuck []int) {
 			case st.err != nil:
 				j.kill() // the forking thread is stranded in the slot's group
 			case j.stopped && j.killing.IsZero():
-				j.ask() // it may have been forked after the others were asked
+				j.ask()
 			}
 		case d := <-diedc:
 			j.record(d)
@@ -140,6 +141,10 @@ func (j *job) supervise(files []uintptr) (stuck []int) {
 		case <-j.grace:
 			j.kill()
 		case <-j.strike:
+			if j.killing.IsZero() {
+				j.ask()
+				continue
+			}
 			j.kill()
 			if stuck := j.reportStuck(); stuck != nil {
 				return stuck
@@ -176,26 +181,41 @@ func (j *job) terminate() {
 	j.grace = time.After(j.req.Grace)
 }
 
-// ask sends SIGTERM to all processes of the command. One that still waits in exec has no handler
-// and dies of it. Whether it waits is not known: the command may run before its start is reported.
+// ask sends SIGTERM to all processes of the command, once: what a handler starts is to do its work,
+// and what a second SIGTERM means to a program nobody knows. As long as there is none, which the
+// forking thread is about to make, it schedules the next look. A process that still waits in exec
+// has no handler and dies of it. Whether it waits is not known: the command may run before its start
+// is reported.
 func (j *job) ask() {
+	if j.asked {
+		return
+	}
 	for _, p := range j.members() {
+		j.asked = true
 		// A stopped process would notice the one without the other only when killed.
 		p.signal(unix.SIGTERM)
 		p.signal(unix.SIGCONT)
 	}
+	if !j.asked {
+		j.again()
+	}
+}
+
+// again schedules the next signals, after a gap that grows.
+func (j *job) again() {
+	j.strike = time.After(j.gap)
+	j.gap = min(2*j.gap, longestGap)
 }
 
 // kill kills everything once and schedules the next kill, since a process may have been forked or
 // reparented meanwhile.
 func (j *job) kill() {
 	if j.killing.IsZero() {
-		j.killing = time.Now()
+		j.killing, j.gap = time.Now(), firstStrikeGap
 	}
 	j.grace = nil
 	j.strikeAll()
-	j.strike = time.After(j.gap)
-	j.gap = min(2*j.gap, longestGap)
+	j.again()
 }
 
 // strikeAll sends SIGKILL to all processes of the command.

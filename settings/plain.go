@@ -3,6 +3,7 @@ package settings
 import (
 	"errors"
 	"fmt"
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -15,6 +16,9 @@ var kinds = map[string]string{
 	"float64": "a number", "duration": "a time such as 30s or 1m30s", "bool": "true or false",
 }
 
+// wholeTime are the texts of times, also of those that are too large, about which Go says no more.
+var wholeTime = regexp.MustCompile(`^[-+]?([0-9]+(\.[0-9]*)?(ns|us|µs|μs|ms|s|m|h))+$`)
+
 // Plain returns why a value cannot be set to a text, in words: an error of Go's parsers names
 // functions of Go, and not what is allowed. Other errors stay as they are.
 func Plain(value pflag.Value, text string, err error) error {
@@ -24,7 +28,7 @@ func Plain(value pflag.Value, text string, err error) error {
 		return err
 	}
 	what := "is not " + kind
-	if errors.Is(err, strconv.ErrRange) {
+	if errors.Is(err, strconv.ErrRange) || kind == kinds["duration"] && wholeTime.MatchString(text) {
 		what = "is too large or too small"
 	}
 	return fmt.Errorf("%q %s%s", text, what, boundsOfValue(value).allowed())

@@ -27,7 +27,10 @@ type agreed struct {
 }
 
 // A Source provides the certificates for the next handshake. It may be used concurrently.
-type Source struct{ files *reload.Value[agreed] }
+type Source struct {
+	files    *reload.Value[agreed]
+	refusals refusals // of servers
+}
 
 // NewServer reads the files of a server; Cert and Key are required.
 func NewServer(f Files, log *zap.Logger) (*Source, error) {
@@ -94,7 +97,7 @@ func open(f Files, log *zap.Logger, trust func(*tls.Config, *x509.CertPool)) (*S
 	if err != nil {
 		return nil, err
 	}
-	return &Source{files}, nil
+	return &Source{files: files, refusals: refusals{log: log}}, nil
 }
 
 // PagesConfig returns the configuration of a server of pages, which speaks HTTP/1.1 only.
@@ -109,6 +112,10 @@ func (s *Source) PagesConfig() *tls.Config {
 		},
 	}
 }
+
+// Refused logs that a handshake with a client failed, why, and what to do: a line a minute for each
+// remedy. Those of Credentials are logged without it.
+func (s *Source) Refused(peer string, err error) { s.refusals.note(peer, err) }
 
 // Client returns the configuration for the next connection of a client other than gRPC's.
 func (s *Source) Client() *tls.Config {
@@ -134,7 +141,11 @@ func (t transport) ClientHandshake(ctx context.Context, authority string, raw ne
 
 // ServerHandshake implements credentials.TransportCredentials.
 func (t transport) ServerHandshake(raw net.Conn) (net.Conn, credentials.AuthInfo, error) {
-	return t.source.files.Get().grpc.ServerHandshake(raw)
+	conn, info, err := t.source.files.Get().grpc.ServerHandshake(raw)
+	if err != nil {
+		t.source.Refused(raw.RemoteAddr().String(), err)
+	}
+	return conn, info, err
 }
 
 // Info implements credentials.TransportCredentials.

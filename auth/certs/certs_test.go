@@ -25,7 +25,12 @@ import (
 // serve starts a server. Each call sends the common name of its caller to callers.
 func serve(t *testing.T, f certs.Files) (address string, callers chan string) {
 	t.Helper()
-	source, err := certs.NewServer(f, nil)
+	return serveLogging(t, f, nil)
+}
+
+func serveLogging(t *testing.T, f certs.Files, log *zap.Logger) (address string, callers chan string) {
+	t.Helper()
+	source, err := certs.NewServer(f, log)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,5 +6,6 @@
 // they did not sign. It accepts clients without one: package auth, which knows about tokens, tells
 // them what is missing.
 //
-// The package has no goroutines and no locks.
+// The package has no goroutines, and one lock, which is held for nothing else: that of what the log
+// has about failed handshakes.
 package certs

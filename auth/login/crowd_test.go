@@ -30,7 +30,7 @@ func (d *desk) serveFrom() string {
 		if _, err := d.logins.Finish(w, r); err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		}
-	}), nil)
+	}), nil, nil)
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(listener, func(l net.Listener) net.Listener { return l }) }()
 	d.Cleanup(func() {

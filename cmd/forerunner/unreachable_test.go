@@ -57,7 +57,7 @@ func TestUnreachable(t *testing.T) {
 // accept. The error says whose certificate it is, and what is wrong with it.
 func TestCertificates(t *testing.T) {
 	ours, others := certtest.New(t), certtest.New(t)
-	past, local := time.Now().Add(-time.Hour), []net.IP{net.IPv4(127, 0, 0, 1)}
+	past, future, local := time.Now().Add(-time.Hour), time.Now().Add(time.Hour), []net.IP{net.IPv4(127, 0, 0, 1)}
 	of := func(cert, key string) certs.Files { return certs.Files{CA: ours.File, Cert: cert, Key: key} }
 	client := func(cert, key string) dial.Client { return dial.Client{CA: ours.File, Cert: cert, Key: key} }
 	good := of(ours.Server("server"))
@@ -69,6 +69,10 @@ func TestCertificates(t *testing.T) {
 		"expired client": {
 			good, client(ours.Issue("old", &x509.Certificate{NotAfter: past})),
 			"it refuses the certificate of --tls-client-cert, which has expired",
+		},
+		"client of tomorrow": {
+			good, client(ours.Issue("new", &x509.Certificate{NotBefore: future, NotAfter: future.Add(time.Hour)})),
+			"it refuses the certificate of --tls-client-cert, which has expired or is not valid yet",
 		},
 		"client of another authority": {good, client(others.Client("stranger")), "the authority is none of its --tls-client-ca"},
 		"a server's certificate": {
@@ -83,7 +87,7 @@ func TestCertificates(t *testing.T) {
 			certs.Files{CA: ours.File}, client(ours.Client("alice")), "give that authority's certificate with --tls-ca",
 		},
 		"server of another name": {
-			of(ours.Issue("far", &x509.Certificate{DNSNames: []string{"far.example.com"}})), client(ours.Client("alice")), "127.0.0.1",
+			of(ours.Issue("far", &x509.Certificate{DNSNames: []string{"far.example.com"}})), client(ours.Client("alice")), "its certificate has other names than --remote",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -75,11 +75,8 @@ func plainly(_ *cobra.Command, err error) error {
 	if !errors.As(err, &invalid) {
 		return err
 	}
-	flag, cause := invalid.GetFlag(), invalid.Unwrap()
-	if plain := settings.Plain(flag.Value, invalid.GetValue(), cause); plain != cause {
-		return fmt.Errorf("--%s: %w", flag.Name, plain)
-	}
-	return err
+	flag := invalid.GetFlag()
+	return fmt.Errorf("--%s: %w", flag.Name, settings.Plain(flag.Value, invalid.GetValue(), invalid.Unwrap()))
 }
 
 // onOneLine puts suggestions of cobra on the line of an error.

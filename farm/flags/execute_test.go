@@ -69,9 +69,10 @@ func TestPlainErrors(t *testing.T) {
 		{"--units=-", `--units: "-" is not a whole number; it must be at least 0`},
 		{"--share=half", `--share: "half" is not a number`},
 		{"--wait=soon", `--wait: "soon" is not a time such as 30s or 1m30s; it must be more than 0`},
+		{"--wait=99999999h", `--wait: "99999999h" is too large or too small; it must be more than 0`},
 		{"--sure=maybe", `--sure: "maybe" is not true or false`},
 		{"--limit=all", `--limit: "all" is not a whole number`},
-		{"--width=10", `invalid argument "10" for "--width" flag: "10" is more than 9`},
+		{"--width=10", `--width: "10" is more than 9`},
 	} {
 		var of struct {
 			Width int           `flag:"width" unit:"NUMBER" min:"1" max:"9" default:"1" doc:"Width"`

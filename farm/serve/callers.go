@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"net"
 	"time"
 
@@ -78,11 +79,10 @@ func (c *Callers) bounds() (memory int64, b intake.Bounds, err error) {
 	if c.Waiting > maxWaiting {
 		return 0, b, fmt.Errorf("tuning.waiting_goroutines is %d: it can be %d at most", c.Waiting, maxWaiting)
 	}
-	if n := c.MaxConnections; n > 0 {
-		b = b.WithConnections(n)
-	} else {
-		b = limitConnections(b)
+	if c.MaxStreams > math.MaxInt32 { // HTTP/2 has no larger number, and of the lowest 32 bits 0 is no limit
+		return 0, b, fmt.Errorf("tuning.max_streams is %d: it can be %d at most", c.MaxStreams, math.MaxInt32)
 	}
+	b = limitConnections(b, c.MaxConnections)
 	if c.MaxStreams > 0 {
 		b.Streams = uint32(c.MaxStreams)
 	}

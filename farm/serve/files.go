@@ -39,11 +39,22 @@ func CheckFiles(needed int64) error {
 	return nil
 }
 
-// limitConnections leaves half of the open files to other things than connections: one that is
-// closed for a new one is better than one that cannot be accepted.
-func limitConnections(b intake.Bounds) intake.Bounds {
+// fewestPages is the number of connections that there always may be over HTTP.
+const fewestPages = 8
+
+// limitConnections leaves a good third of the open files to other things than connections: one that
+// is closed for a new one is better than one that cannot be accepted. Half are for gRPC unless
+// another number was chosen, an eighth for pages.
+func limitConnections(b intake.Bounds, chosen int) intake.Bounds {
 	limit, err := fileLimit()
-	if most := max(1, limit/2); err == nil && int64(b.Connections) > most {
+	if err != nil {
+		limit = 1 << 40
+	}
+	b.Pages = int(min(int64(b.Pages), max(fewestPages, limit/8)))
+	if chosen > 0 {
+		return b.WithConnections(chosen)
+	}
+	if most := max(1, limit/2); int64(b.Connections) > most {
 		return b.WithConnections(int(most))
 	}
 	return b

@@ -45,11 +45,15 @@ func TestFewFiles(t *testing.T) {
 	if err := CheckFiles(61); err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v, want %s", err, want)
 	}
-	if _, b, err := (&Callers{}).bounds(); err != nil || b.Connections != 30 || b.ConnectionsOfOne != 15 {
-		t.Errorf("%d connections, %d of one address: %v; want half of the files", b.Connections, b.ConnectionsOfOne, err)
+	if _, b, err := (&Callers{}).bounds(); err != nil || b.Connections != 30 || b.ConnectionsOfOne != 15 || b.Pages != 8 {
+		t.Errorf("%d connections, %d of one address, %d of pages: %v; want half of the files, and the fewest", b.Connections, b.ConnectionsOfOne, b.Pages, err)
 	}
-	if _, b, err := (&Callers{MaxConnections: 50}).bounds(); err != nil || b.Connections != 50 {
-		t.Errorf("%d connections: %v; want those that were set", b.Connections, err)
+	if _, b, err := (&Callers{MaxConnections: 50}).bounds(); err != nil || b.Connections != 50 || b.Pages != 8 {
+		t.Errorf("%d connections, %d of pages: %v; want those that were set", b.Connections, b.Pages, err)
+	}
+	allow(t, 256)
+	if _, b, err := (&Callers{}).bounds(); err != nil || b.Pages != 32 {
+		t.Errorf("%d connections of pages: %v; want an eighth of the files", b.Pages, err)
 	}
 }
 

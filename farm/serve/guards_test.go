@@ -96,7 +96,7 @@ func TestBoundsOfCallers(t *testing.T) {
 		t.Errorf("%+v, %v", b, err)
 	}
 	for _, c := range []Callers{
-		{MaxConnections: -1}, {MaxStreams: -1}, {ReceiveTimeout: -1}, {UploadWindow: "1K"}, {UploadWindow: "17M"}, {UploadWindow: "x"},
+		{MaxConnections: -1}, {MaxStreams: -1}, {MaxStreams: 1 << 32}, {ReceiveTimeout: -1}, {UploadWindow: "1K"}, {UploadWindow: "17M"}, {UploadWindow: "x"},
 	} {
 		if _, _, err := c.bounds(); err == nil {
 			t.Errorf("%+v is taken", c)

@@ -59,6 +59,13 @@ func (p Protection) encrypt(l net.Listener) net.Listener {
 	return tls.NewListener(l, p.source.PagesConfig())
 }
 
+// handshakeFailed logs a failed TLS handshake of a port of pages.
+func (p Protection) handshakeFailed(peer string, err error) {
+	if p.source != nil {
+		p.source.Refused(peer, err)
+	}
+}
+
 // pages returns pages as they are for those with a right.
 func (p Protection) pages(right auth.Right, pages http.Handler) http.Handler {
 	switch {

@@ -27,7 +27,7 @@ func TestPagesSpeakHTTP1(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := intake.NewHTTPServer(intake.BoundsFor(1<<30), http.NotFoundHandler(), nil)
+	s := intake.NewHTTPServer(intake.BoundsFor(1<<30), http.NotFoundHandler(), nil, nil)
 	served := make(chan error, 1)
 	go func() { served <- s.Serve(l, protect.encrypt) }()
 	defer func() {

@@ -103,7 +103,7 @@ func (p *Ports) ServeHTTP(
 	if err != nil {
 		return nil, err
 	}
-	server := intake.NewHTTPServer(bounds, Handler(address, protect, what), what.Registry)
+	server := intake.NewHTTPServer(bounds, Handler(address, protect, what), what.Registry, protect.handshakeFailed)
 	served := make(chan error, 1)
 	go func() { served <- server.Serve(listener, protect.encrypt) }()
 	return func() error {

@@ -24,6 +24,9 @@ const (
 	guardEvery = time.Second
 	// guardStart is how long a guard may take to start.
 	guardStart = 10 * time.Second
+	// guardEnd is how long a guard may take to end: one that somebody stopped does not end by itself.
+	// To kill one does no harm then, as there is nothing to guard.
+	guardEnd = 500 * time.Millisecond
 	// A guard that ends is replaced at once, or after firstPause if it did not live for longer than
 	// mostPause, and then each time after twice as long, up to mostPause.
 	firstPause, mostPause = time.Second, 30 * time.Second
@@ -137,7 +140,12 @@ func (g *Guard) keep(n *guardian) {
 		select {
 		case <-g.stop:
 			g.err = n.link.Close()
-			<-ended
+			select {
+			case <-ended:
+			case <-time.After(guardEnd):
+				_ = n.proc.Kill() // it may have ended just now
+				<-ended
+			}
 			return
 		case err := <-ended:
 			_ = n.link.Close()

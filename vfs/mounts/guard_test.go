@@ -224,6 +224,20 @@ func TestGuardEndsWithItsWorker(t *testing.T) {
 	}
 }
 
+// TestStoppedGuardEnds: a worker can end whose guard somebody stopped.
+func TestStoppedGuardEnds(t *testing.T) {
+	g, err := StartGuard(t.TempDir(), GuardOptions{Form: logline.JSON})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := syscall.Kill(g.Pid(), syscall.SIGSTOP); err != nil {
+		t.Fatal(err)
+	}
+	if err := g.Close(); err != nil {
+		t.Error(err)
+	}
+}
+
 // TestGuardLeavesTheLivingAlone has two guards of one folder. The guard of a process that ends
 // normally must not touch the other process's mounts.
 func TestGuardLeavesTheLivingAlone(t *testing.T) {
