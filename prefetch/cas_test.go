@@ -22,6 +22,7 @@ var _ Source = (*fetch.ReadThrough)(nil)
 // far is a storage that is one round trip away, of which a Store keeps a part.
 type far struct {
 	store *disk.Store
+	gap   time.Duration // between the blobs of a call
 	mu    sync.Mutex
 	calls int // guarded by mu
 }
@@ -35,7 +36,10 @@ func (f *far) Fetch(ctx context.Context, ds []digest.Digest, sink func(digest.Di
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-	for _, d := range ds {
+	for i, d := range ds {
+		if i > 0 && f.gap > 0 {
+			time.Sleep(f.gap)
+		}
 		file, err := f.store.OpenBlob(ctx, d)
 		if err != nil {
 			return err
@@ -184,6 +188,34 @@ func TestRaceThroughStore(t *testing.T) {
 		missing, err := s.FindMissing(t.Context(), contentsOf(paths[:len(paths)/2]))
 		if err != nil || len(missing) > 0 || int(stats.Files.Files) < len(paths)/2-1 {
 			t.Errorf("%d are missing of %+v, %v", len(missing), stats, err)
+		}
+		fetches.Close()
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// The walk asks for directories that are remembered, too, and on their way: that they soon are there
+// does not make the round trip short.
+func TestPaceOfWhatIsOnItsWay(t *testing.T) {
+	upstream := &far{store: openStore(t), gap: roundTrip / 1000}
+	root, paths := sdk(t, upstream.store, 3)
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		s, err := disk.Open(dir, disk.Options{MaxBytes: 1 << 30})
+		if err != nil {
+			t.Fatal(err)
+		}
+		fetches := groupOf(t, s)
+		with := *profileOf(paths...)
+		with.directories = Directories(groupOf(t, upstream.store).Through(nil).LocalDirectory, root, with.Contains)
+		limits := NewLimits(LimitsOptions{})
+		r := Start(t.Context(), Spec{Root: root, Source: fetches.Through(upstream), Profile: &with, Limits: limits})
+		time.Sleep(20 * roundTrip)
+		stats := r.Stop()
+		if trip := limits.pace.trip; trip < roundTrip || stats.Directories.Files < 500 {
+			t.Errorf("a round trip of %s, after %d directories, want %s", trip, stats.Directories.Files, roundTrip)
 		}
 		fetches.Close()
 		if err := s.Close(); err != nil {

@@ -68,8 +68,11 @@ const (
 	coarseTrips  = 1
 	coarseCredit = 4 << 20
 	// For each file that is read, the credit grows by a quarter of its bytes, and by as many as the
-	// link carries in a 16th of a round trip, but by no more than so many times its bytes.
+	// link carries in a 16th of a round trip, but by no more than so many times its bytes. From
+	// quickCredit on, it grows by half of the bytes at most, and of a large file by less: a profile
+	// that has everything would earn as fast as one that is right.
 	creditOfRead = 7
+	quickCredit  = 8 << 20
 	// Large files may have as many bytes in doubt as the action has read of predicted files, and as
 	// the link carries in about so many round trips.
 	largeTrips = 8
@@ -233,7 +236,7 @@ func (q *queue) read(h PathHash, now rank) (inTime bool) {
 	f, ok := q.known[h]
 	if ok {
 		q.right += f.bytes
-		q.earned += min(creditOfRead*f.bytes, f.bytes/4+q.window/16)
+		q.earnLocked(f.bytes)
 		q.doubtLocked(f.bytes, -f.asked, -f.parts)
 		delete(q.known, h)
 	}
@@ -245,6 +248,15 @@ func (q *queue) read(h PathHash, now rank) (inTime bool) {
 		q.rouse()
 	}
 	return inTime
+}
+
+// earnLocked adds to the credit what the read of a predicted file of that size earns.
+func (q *queue) earnLocked(size int64) {
+	more := min(creditOfRead*size, size/4+q.window/16)
+	if q.earned >= quickCredit {
+		more = min(more, size/2, largeBytes/2)
+	}
+	q.earned += more
 }
 
 // hold sets whether the profile is distrusted for now. Then its large files, which take long, are

@@ -353,3 +353,40 @@ func TestQueueOrdersGuesses(t *testing.T) {
 		t.Errorf("%d bytes are under way over a narrow link", got)
 	}
 }
+
+// readEach has an action read every so-manieth of the files, after all that may be asked for was.
+// It returns how many of these were not asked for, and how many bytes were in vain.
+func readEach(q *queue, files []file, every int) (late int, unread int64) {
+	q.foresee(files)
+	asked := map[PathHash]bool{}
+	for i := 0; i < len(files); i += every {
+		for batch, _ := q.take(); len(batch) > 0; batch, _ = q.take() {
+			for _, f := range batch {
+				asked[f.hash] = true
+			}
+			q.ended(batch, false)
+		}
+		if !asked[files[i].hash] {
+			late++
+		}
+		q.read(files[i].hash, 0)
+	}
+	return late, q.doubt
+}
+
+// A profile that has everything is right about each file that an action reads, and yet most of what
+// is asked for is in vain: it earns less.
+func TestQueueOfAProfileThatHasEverything(t *testing.T) {
+	const size, every = 10_000, 8
+	var files []file
+	for i := range 20_000 {
+		files = append(files, file{digest: fileDigest(fmt.Sprint(i), size), hash: PathHash(i)})
+	}
+	if late, unread := readEach(newQueue(Exact, nil, wide()), files, 1); late > 0 || unread > 0 {
+		t.Errorf("of a profile that is right %d files are late, and %d bytes in vain", late, unread)
+	}
+	most := exactCredit + quickCredit + int64(len(files)/every*size/2) + bytesPerCall
+	if _, unread := readEach(newQueue(Exact, nil, wide()), files, every); unread > most {
+		t.Errorf("%d bytes were asked for in vain, want at most %d", unread, most)
+	}
+}

@@ -33,6 +33,9 @@ type flight struct {
 	by *ReadThrough
 	// behind: Prefetch asked for it, and no other caller did before it had a batch.
 	behind bool
+	// prefetching is the call of Prefetch that began it; nil if none did, or if that call has left
+	// it before its end.
+	prefetching *prefetching
 	// arrival is the arriving blob; nil if it can be read only when complete.
 	arrival *arrival
 	// flights.mu guards the following.
@@ -255,10 +258,13 @@ func (x *shared) leave(fl *flight) {
 }
 
 // leaveBehind is leave for Prefetch. It returns whether fl has ended, and how.
-func (x *shared) leaveBehind(fl *flight) (ended bool, err error) {
+func (x *shared) leaveBehind(fl *flight, p *prefetching) (ended bool, err error) {
 	x.mu.Lock()
 	fl.patient--
 	ended, err = fl.ended, fl.err
+	if !ended && fl.prefetching == p {
+		fl.prefetching = nil
+	}
 	act := x.leftLocked(fl)
 	x.mu.Unlock()
 	act()

@@ -72,8 +72,9 @@ func queueOf(d digest.Digest, directories bool) queueKind {
 
 // Prefetch makes ds local, roughly in their order, behind all waiting callers, and waits until they
 // are. It returns, in any order, the blobs that it fetched: not blobs that were local, that another
-// caller fetches, or that were requested before their turn. The error is one of the reasons why
-// blobs could not be fetched.
+// caller fetches, or that were requested before their turn. Of several calls for one blob, the
+// first returns it, unless its ctx ends before: to the others it may come sooner than in a round
+// trip. The error is one of the reasons why blobs could not be fetched.
 //
 // Small blobs are fetched in batches, large ones in streams, with a few calls at a time for all
 // Prefetches of the Store, whose ReadThroughs take turns. Queued blobs delay no caller: a caller
@@ -94,27 +95,30 @@ func (t *ReadThrough) PrefetchDirectories(ctx context.Context, ds []digest.Diges
 	return t.prefetch(ctx, ds, true)
 }
 
+// prefetching is one call of Prefetch or PrefetchDirectories.
+type prefetching struct {
+	flights []*flight // those that it has joined, and must leave
+}
+
 func (t *ReadThrough) prefetch(
 	ctx context.Context, ds []digest.Digest, directories bool,
 ) (got []digest.Digest, err error) {
 	absent, err := t.store.FindMissing(ctx, ds)
 	absent = digest.Distinct(absent)
-	var flights []*flight
+	p := &prefetching{}
 	for len(absent) > 0 && err == nil {
 		chunk := absent[:min(len(absent), askChunk)]
 		absent = absent[len(chunk):]
-		var asked []*flight
-		asked, err = t.askBehind(ctx, chunk, directories)
-		flights = append(flights, asked...)
+		err = t.askBehind(ctx, p, chunk, directories)
 	}
-	wait(ctx, flights)
+	wait(ctx, p.flights)
 	// In reverse order: waiting ones must not replace cancelled ones.
-	for _, fl := range slices.Backward(flights) {
-		if ended, failure := t.leaveBehind(fl); !ended {
+	for _, fl := range slices.Backward(p.flights) {
+		if ended, failure := t.leaveBehind(fl, p); !ended {
 			err = context.Cause(ctx)
 		} else if failure != nil {
 			err = failure
-		} else if fl.behind && fl.by == t {
+		} else if fl.behind && fl.by == t && (fl.prefetching == p || fl.prefetching == nil) {
 			got = append(got, fl.digest)
 		}
 	}
@@ -135,26 +139,25 @@ func wait(ctx context.Context, flights []*flight) {
 	}
 }
 
-// askBehind joins the flights of the blobs in ds that are not local, and queues blobs without a
-// flight. The caller must leave all of them with leaveBehind.
-func (t *ReadThrough) askBehind(ctx context.Context, ds []digest.Digest, directories bool) ([]*flight, error) {
+// askBehind has p join the flights of the blobs in ds that are not local, and queues blobs without
+// a flight. The caller must leave all of them with leaveBehind.
+func (t *ReadThrough) askBehind(ctx context.Context, p *prefetching, ds []digest.Digest, directories bool) error {
 	x := t.shared
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.closed {
-		return nil, fs.ErrClosed
+		return fs.ErrClosed
 	}
 	if ctx.Err() != nil {
-		return nil, context.Cause(ctx)
+		return context.Cause(ctx)
 	}
-	var asked []*flight
 	for _, d := range ds {
 		fl := x.inFlight[d]
 		switch {
 		case d.IsEmptyBlob() || d.IsZero() || fl == nil && t.store.Has(d):
 			continue
 		case fl == nil:
-			fl = &flight{digest: d, by: t, behind: true, done: make(chan struct{})}
+			fl = &flight{digest: d, by: t, behind: true, prefetching: p, done: make(chan struct{})}
 			x.inFlight[d] = fl
 			x.enqueueLocked(fl, queueOf(d, directories))
 		case fl.behind && fl.batch == nil && directories:
@@ -169,12 +172,12 @@ func (t *ReadThrough) askBehind(ctx context.Context, ds []digest.Digest, directo
 		if fl.batch != nil {
 			fl.batch.askers++
 		}
-		asked = append(asked, fl)
+		p.flights = append(p.flights, fl)
 	}
 	for k := range queueKind(queueKinds) {
 		t.driveLocked(ctx, k)
 	}
-	return asked, nil
+	return nil
 }
 
 func (x *shared) enqueueLocked(fl *flight, k queueKind) {

@@ -227,6 +227,35 @@ func TestStoreCancelledPrefetchLeavesWhatOthersWaitFor(t *testing.T) {
 	})
 }
 
+// Of two Prefetches of one blob the first returns it, and the other one if the first was cancelled.
+func TestStorePrefetchReturnsWhatItBegan(t *testing.T) {
+	for _, cancelled := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			s := storeOpen(t, t.TempDir(), storeOptions{})
+			u, ds := storeNewPatient("twice", "once")
+			r := s.Through(u)
+			cancel, first := storeBehind(r, ds[0])
+			_, second := storeBehind(r, ds...)
+			if cancelled {
+				cancel()
+				synctest.Wait()
+			}
+			close(u.behind.gate)
+			want, wantSecond := ds[:1], ds[1:]
+			if cancelled {
+				want, wantSecond = nil, ds
+			}
+			if got, _ := first(); !slices.Equal(got, want) {
+				t.Errorf("cancelled %t: the first returns %v, want %v", cancelled, got, want)
+			}
+			got, err := second()
+			if slices.Reverse(got); !slices.Equal(got, wantSecond) || err != nil {
+				t.Errorf("cancelled %t: the second returns %v, want %v, %v", cancelled, got, wantSecond, err)
+			}
+		})
+	}
+}
+
 // A failure of Prefetch does not affect other callers that ask for the same blob.
 func TestStoreFailedPrefetchFailsNobody(t *testing.T) {
 	for what, fail := range map[string]func(*storeUpstream, []digest.Digest){
