@@ -97,6 +97,11 @@ func (r *Root) takeReady() *fuse.Mount {
 	if b == nil {
 		return nil
 	}
+	if err := b.moveTo(r.points.path); err != nil {
+		r.fs.log.Warn("an input root that was made ahead cannot be used", zap.Error(err))
+		r.fs.drop(b)
+		return nil
+	}
 	r.wasReady = true
 	r.points, r.writable, r.over = b.points, b.writable, b.over
 	return b.mount

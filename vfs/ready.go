@@ -2,6 +2,7 @@ package vfs
 
 import (
 	"errors"
+	"os"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -10,12 +11,10 @@ import (
 
 	"go.uber.org/zap"
 
+	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/vfs/fuse"
 	"github.com/forerunner-build/forerunner/vfs/overlay"
 )
-
-// readyPrefix begins the names of folders of roots that are made ahead.
-const readyPrefix = ".ready-"
 
 // readyRoots has roots that are mounted before their inputs are known, for the next actions of the
 // same owners. No action has seen one: each is used once, and only the worker can enter it before.
@@ -74,7 +73,7 @@ func (p *readyRoots) makeAll() {
 		p.mu.Lock()
 		owner := p.wanted[0]
 		p.made++
-		name := readyPrefix + strconv.Itoa(p.made)
+		name := names.ReadyRoot + strconv.Itoa(p.made)
 		p.mu.Unlock()
 		b, err := p.fs.newBareRoot(name, owner)
 		if err != nil {
@@ -142,6 +141,21 @@ func (f *FS) newBareRoot(name string, owner Owner) (b *bareRoot, err error) {
 	return b, b.over.Show(overlay.Stack{Folders: []string{b.mount.Folder()}})
 }
 
+// moveTo gives the mount points the place of a root with a name. The folder of written files keeps
+// its name, unless it is among them.
+func (b *bareRoot) moveTo(points string) error {
+	if err := os.Rename(b.points.path, points); err != nil {
+		return err
+	}
+	b.points.path = points
+	if b.writable.memory > 0 {
+		b.writable.path = filepath.Join(points, layerName)
+	}
+	b.mount.Moved(fusePoint(points))
+	b.over.Moved(overlayPoint(points), b.writable.path)
+	return nil
+}
+
 // release undoes newBareRoot, however far it came.
 func (f *FS) release(b *bareRoot) error {
 	var errs []error
@@ -177,7 +191,7 @@ func fusePoint(points string) string    { return filepath.Join(points, "lower") 
 
 // isReserved reports whether no root can have a name.
 func isReserved(name string) bool {
-	return name == trashName || name == linksName || name == plainName || strings.HasPrefix(name, readyPrefix)
+	return name == trashName || name == linksName || name == plainName || strings.HasPrefix(name, names.ReadyRoot)
 }
 
 // canBeReady reports whether the root is one that can be made ahead: its mounts depend on nothing but

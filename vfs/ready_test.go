@@ -11,6 +11,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/vfs/mounts"
 	"github.com/forerunner-build/forerunner/vfs/vfstest"
 )
@@ -59,8 +60,8 @@ func TestReady(t *testing.T) {
 					read = append(read, path)
 				},
 			})
-			if !r.wasReady {
-				t.Errorf("root %d was not made ahead", i)
+			if !r.wasReady || filepath.Dir(r.Path()) != filepath.Join(f.points.dir, fmt.Sprint(i)) {
+				t.Errorf("root %d was made ahead: %t; it is at %s", i, r.wasReady, r.Path())
 			}
 			want := []string{fmt.Sprintf("dir-%d", i), "same"}
 			if got := namesIn(t, r.Path()); !slices.Equal(got, want) {
@@ -183,7 +184,7 @@ func TestReadyBound(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	left := slices.DeleteFunc(points, func(p string) bool { return !strings.Contains(p, readyPrefix) })
+	left := slices.DeleteFunc(points, func(p string) bool { return !strings.Contains(p, names.ReadyRoot) })
 	if len(left) > 2*made || made < 8 {
 		t.Errorf("%d mounts of %d roots that were made ahead", len(left), made)
 	}
@@ -204,7 +205,7 @@ func TestNotReady(t *testing.T) {
 	if n := len(spareRoots(f)); n != 1 {
 		t.Errorf("%d roots are ready, want 1: a check must make its own", n)
 	}
-	if _, err := f.NewRoot(t.Context(), RootSpec{Name: readyPrefix + "1", Digest: tree, Source: src}); err == nil {
+	if _, err := f.NewRoot(t.Context(), RootSpec{Name: names.ReadyRoot + "1", Digest: tree, Source: src}); err == nil {
 		t.Error("a root has the name of one that is made ahead")
 	}
 }

@@ -71,6 +71,10 @@ func (m *Mount) Hide() error { return m.conn.Stop() }
 // Folder returns the mount point.
 func (m *Mount) Folder() string { return m.conn.Dir() }
 
+// Moved says that the mount point has moved there, with a folder around it. No layer may have taken
+// the mount over.
+func (m *Mount) Moved(point string) { m.conn.Moved(point) }
+
 func (m *Mount) options() *fuse.MountOptions {
 	maxRead := cachedRead
 	if m.passthrough {

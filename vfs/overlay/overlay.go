@@ -46,7 +46,7 @@ type Layer struct {
 // New returns a layer that is not shown yet. For says what its inputs are.
 func New(o Options) *Layer {
 	return &Layer{
-		path: o.Point, upper: UpperIn(o.Writable), work: filepath.Join(o.Writable, "work"),
+		path: o.Point, upper: UpperIn(o.Writable), work: workIn(o.Writable),
 		owner: o.Owner, log: o.Log,
 	}
 }
@@ -54,8 +54,17 @@ func New(o Options) *Layer {
 // For says which tree the lower layers show, before the first Top, and what the logs call the root.
 func (l *Layer) For(inputs Inputs, log *zap.Logger) { l.inputs, l.log = inputs, log }
 
+// Moved says where the mount point and the folder of the writable layer are now, whose parents have
+// moved.
+func (l *Layer) Moved(point, writable string) {
+	l.path, l.upper, l.work = point, UpperIn(writable), workIn(writable)
+}
+
 // UpperIn returns the upper folder in the folder of a writable layer.
 func UpperIn(writable string) Upper { return Upper(filepath.Join(writable, "upper")) }
+
+// workIn returns the folder in the folder of a writable layer that overlayfs needs for itself.
+func workIn(writable string) string { return filepath.Join(writable, "work") }
 
 // Path returns the mount point of the overlay.
 func (l *Layer) Path() string { return l.path }
