@@ -220,7 +220,7 @@ func (s *Started) keep(abort context.Context, registry *prometheus.Registry, ope
 		Outputs: outputs, InstancePrefix: w.InstancePrefix, SizeClass: w.SizeClass,
 		CommandsCome: w.CommandsCome, Browser: browser,
 		Platform: slices.Concat(w.Platform, w.Require).Proto(), Require: w.Require.Proto(),
-		Store: store, Fetches: fetches, Roots: roots,
+		Store: store, StorageHere: w.storageHere() != nil, Fetches: fetches, Roots: roots,
 		Launchers: slices.Clone(s.launcher), FetchWidth: w.FetchWidth, ReportWidth: w.ReportWidth, Relaunch: s.relaunch,
 		WorkDir: work, Checks: checks(store, roots), Isolation: s.isolation.defaults(), Logger: w.Logger, Metrics: registry,
 	}}, nil

@@ -87,7 +87,9 @@ type Worker struct {
 
 	// ExecFilesystem is vfs.Auto if it is empty.
 	ExecFilesystem vfs.Method `tuning:"exec_filesystem" group:"Inputs" oneof:"auto fuse hardlink" default:"auto" doc:"How commands get inputs: fuse, on demand; hardlink, all before the start; auto, fuse if this machine supports it"`
-	UpperMemory    string     `tuning:"upper_memory" unit:"SIZE" otherwise:"none; outputs on the disk need no copy" doc:"Memory for the files that an action writes, charged to its slot, instead of the disk"`
+	// ReadyRoots is negative for the number of actions that the worker has at a time.
+	ReadyRoots  int    `tuning:"ready_roots" unit:"NUMBER" default:"-1" otherwise:"as many as actions at a time" doc:"Number of input roots that the worker mounts before the next actions need them, with FUSE and a sandbox; 0: each action waits for its mounts"`
+	UpperMemory string `tuning:"upper_memory" unit:"SIZE" otherwise:"none; outputs on the disk need no copy" doc:"Memory for the files that an action writes, charged to its slot, instead of the disk"`
 	// MemoryCache limits the memory for directories, and is four times the limit for profiles.
 	MemoryCache string `tuning:"memory_cache" unit:"SIZE" otherwise:"256M, or an eighth of memory_limit" doc:"Memory for recently used directories of input roots; profiles have a quarter as much"`
 	// Reuse is ReuseOff if it is empty.
@@ -208,6 +210,18 @@ func answers(ctx context.Context, conn grpc.ClientConnInterface) error {
 // positions is how many actions the worker has at a time.
 func (w *Worker) positions() int { return w.Slots + w.FetchWidth + w.ReportWidth }
 
+// readyRoots is how many input roots may be mounted ahead. Without a sandbox there are none: a command
+// could change the root of a later action.
+func (s *Started) readyRoots() int {
+	if s.isolation.sandbox == nil {
+		return 0
+	}
+	if s.w.ReadyRoots < 0 {
+		return s.w.positions()
+	}
+	return s.w.ReadyRoots
+}
+
 // openRoots opens the input roots and, unless the storage is here, their store. The caller closes
 // the store first.
 func (s *Started) openRoots(upperMemory int64, registry prometheus.Registerer) (*vfs.FS, *disk.Store, error) {
@@ -237,7 +251,7 @@ func (s *Started) openRoots(upperMemory int64, registry prometheus.Registerer) (
 	roots, err := vfs.Open(vfs.Options{
 		MountDir: w.below(w.Mount, "mount"), UpperDir: upperDir, Logger: w.Logger, Metrics: registry,
 		Method: w.ExecFilesystem, UpperMemory: upperMemory, Owner: s.isolation.users.Owner(), VerifyEvery: time.Duration(w.Disk.VerifyEvery),
-		Namespaces: s.isolation.namespaces, KnownBytes: memory / 4, Roots: w.positions(),
+		Namespaces: s.isolation.namespaces, KnownBytes: memory / 4, Roots: w.positions(), Ready: s.readyRoots(),
 		Damaged: func(d digest.Digest, file string) {
 			if store != nil {
 				store.CopyDamaged(d, file)

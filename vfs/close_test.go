@@ -77,7 +77,7 @@ func TestCloseReleases(t *testing.T) {
 			}
 		},
 		"process below": func(t *testing.T, h *helper, r *Root) {
-			if got := h.do("chdir", filepath.Join(r.fusePoint(), "a")); got != "ok" {
+			if got := h.do("chdir", filepath.Join(fusePoint(r.points.path), "a")); got != "ok" {
 				t.Error(got)
 			}
 		},
@@ -90,7 +90,7 @@ func TestCloseReleases(t *testing.T) {
 			if got := h.do("chdir", filepath.Join(r.Path(), "a")); got != "ok" {
 				t.Error(got)
 			}
-			for _, p := range []string{r.Path(), r.fusePoint()} {
+			for _, p := range []string{r.Path(), fusePoint(r.points.path)} {
 				if err := unix.Unmount(p, unix.MNT_DETACH); err != nil {
 					t.Error(err)
 				}

@@ -63,6 +63,13 @@
 // their actions did not touch are reused (Folder), which saves half the time of an action that does
 // nothing.
 //
+// # Roots that are made ahead
+//
+// With Options.Ready the mounts of a root are made before its inputs are known, while earlier
+// actions run: NewRoot then makes no system call that mounts. Only the worker can enter such a root
+// before, so no action has seen it; it is used once, and released as others are. It is for an owner
+// of earlier roots. Roots with metadata images or OnLook make their own mounts.
+//
 // # Metadata images
 //
 // A request to this process costs more than most of what programs do with a file. So subtrees that
@@ -141,11 +148,12 @@
 // it unmounts, aborts the FUSE connection, cancels the Source's contexts, and returns when the last
 // of them has ended. So a Source must return when its context ends. NewRoot waits for those that it
 // starts to make links. An FS has one goroutine that removes the remains of closed roots, while
-// there are any, and those of its images; its Close waits for all of them.
+// there are any, one that makes roots ahead, while some are wanted, and those of its images; its
+// Close waits for all of them.
 //
 // # Locks
 //
-// FS.mu guards the set of roots, plainFolders.mu the spare folders, reads.mu the reads of a root.
-// None is taken while another is held, and none is held while a Source, a hook or a layer is
-// called.
+// FS.mu guards the set of roots, plainFolders.mu the spare folders, readyRoots.mu the roots that
+// were made ahead, reads.mu the reads of a root. None is taken while another is held, and none is
+// held while a Source, a hook or a layer is called.
 package vfs

@@ -70,18 +70,41 @@ func (r *Root) arrange() {
 		r.top = topOf(r, bare.Top)
 	} else {
 		r.addImages()
-		r.inputs = r.fs.driver.NewLayer(r.ctx, r.fuseOptions())
+		var mount *fuse.Mount
+		if r.canBeReady() {
+			mount = r.takeReady()
+		}
+		r.inputs = r.fs.driver.NewLayer(r.ctx, r.fuseOptions(mount))
 		r.lower = r.inputs
 		r.waiter.inputs.Store(r.inputs)
 	}
-	if r.fs.means.overlay() {
-		r.over = overlay.New(overlay.Options{
-			Point: r.overlayPoint(), Writable: r.writable.path, Owner: r.owner,
-			Inputs: overlay.Inputs{Root: r.spec.Digest, Directory: r.directory},
-			Log:    r.fs.log.With(zap.String("root", r.spec.Name)),
-		})
-		r.upper, r.top = r.over, topOf(r, r.over.Top)
+	if !r.fs.means.overlay() {
+		return
 	}
+	if r.over == nil {
+		r.over = overlay.New(overlay.Options{
+			Point: overlayPoint(r.points.path), Writable: r.writable.path, Owner: r.owner, Log: r.fs.log,
+		})
+	}
+	r.over.For(overlay.Inputs{Root: r.spec.Digest, Directory: r.directory}, r.fs.log.With(zap.String("root", r.spec.Name)))
+	r.upper, r.top = r.over, topOf(r, r.over.Top)
+}
+
+// takeReady takes a root that was made ahead, and returns the mount for its inputs; nil: there is
+// none.
+func (r *Root) takeReady() *fuse.Mount {
+	b := r.fs.ready.take(r.owner)
+	if b == nil {
+		return nil
+	}
+	if err := b.moveTo(r.points.path); err != nil {
+		r.fs.log.Warn("an input root that was made ahead cannot be used", zap.Error(err))
+		r.fs.drop(b)
+		return nil
+	}
+	r.wasReady = true
+	r.points, r.writable, r.over = b.points, b.writable, b.over
+	return b.mount
 }
 
 func (r *Root) linkOptions() link.LayerOptions {
@@ -108,9 +131,9 @@ func (r *Root) addImages() {
 	}
 }
 
-func (r *Root) fuseOptions() fuse.Options {
+func (r *Root) fuseOptions(mount *fuse.Mount) fuse.Options {
 	o := fuse.Options{
-		Name: r.spec.Name, Folder: r.fusePoint(), Digest: r.spec.Digest, Source: r.spec.Source, Owner: r.owner,
+		Name: r.spec.Name, Folder: fusePoint(r.points.path), Mount: mount, Digest: r.spec.Digest, Source: r.spec.Source, Owner: r.owner,
 		Inodes: r.reads.inodes, Passthrough: r.fs.means == fusePassthrough, Memory: r.memory,
 		Hooks: fuse.Hooks{Read: r.reads.read, Look: r.spec.OnLook, Blob: r.tellBlob, Stall: r.spec.OnStall},
 	}

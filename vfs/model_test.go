@@ -62,6 +62,14 @@ func TestModel(t *testing.T) {
 			t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { m.try(t, uint64(seed), n) })
 		}
 	})
+	t.Run("made ahead", func(t *testing.T) {
+		f := openFS(t, Options{Ready: 1})
+		m := newModel(t, f)
+		ready(t, f, nil)
+		for seed := first; seed < first+(seeds+1)/2; seed++ {
+			t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { m.try(t, uint64(seed), n) })
+		}
+	})
 	t.Run("images", func(t *testing.T) {
 		for seed := first; seed < first+(seeds+1)/2; seed++ {
 			t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
@@ -224,9 +232,13 @@ func (m *model) root(t *testing.T, tree *modelTree, steps []step) []string {
 	if src == nil {
 		src = vfstest.NewSource(t)
 	}
+	ahead := m.fs.ready != nil && len(spareRoots(m.fs)) > 0
 	r, err := m.fs.NewRoot(t.Context(), RootSpec{Name: "model", Digest: tree.store(t, src), Source: src})
 	if err != nil {
 		t.Fatal(err)
+	}
+	if r.wasReady != ahead || m.fs.ready != nil && !ahead {
+		t.Errorf("made ahead: %t, spare roots: %t", r.wasReady, ahead)
 	}
 	if m.learnt != nil && imagesOf(r) == 0 {
 		t.Error("the root shows no image")

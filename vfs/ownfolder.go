@@ -32,25 +32,36 @@ const (
 // its group may pass through the folder: owners of other roots, and other users of the machine,
 // cannot reach the content of the root, whatever its mode.
 func (f *ownFolder) make(owner Owner) error {
+	if err := f.makeClosed(); err != nil {
+		return err
+	}
+	return f.open(owner)
+}
+
+// makeClosed makes a folder that nobody but the worker can enter until open.
+func (f *ownFolder) makeClosed() error {
 	if err := os.Mkdir(f.path, 0o700); err != nil {
 		return err
 	}
 	f.state = folderMade
-	if int(owner.UID) != os.Geteuid() {
-		if err := errors.Join(os.Chown(f.path, -1, int(owner.GID)), os.Chmod(f.path, 0o710)); err != nil {
-			return err
-		}
-	}
 	if f.memory == 0 {
 		return nil
 	}
 	// An inode costs about a kilobyte, which size does not count.
-	data := fmt.Sprintf("mode=0755,size=%d,nr_inodes=%d", f.memory, max(f.memory>>10, 1024))
+	data := fmt.Sprintf("mode=0700,size=%d,nr_inodes=%d", f.memory, max(f.memory>>10, 1024))
 	if err := unix.Mount(names.MountSource, f.path, "tmpfs", unix.MS_NODEV, data); err != nil {
 		return &mounts.Error{What: "tmpfs", Err: err}
 	}
 	f.state = folderMounted
 	return nil
+}
+
+// open lets the owner of the root pass through.
+func (f *ownFolder) open(owner Owner) error {
+	if int(owner.UID) == os.Geteuid() {
+		return nil
+	}
+	return errors.Join(os.Chown(f.path, -1, int(owner.GID)), os.Chmod(f.path, 0o710))
 }
 
 // drop removes the folder with all it holds, in its own time.

@@ -159,7 +159,7 @@ func TestLowerIsReadOnly(t *testing.T) {
 	f := openFS(t, Options{})
 	src := vfstest.NewSource(t)
 	r := openRoot(t, f, RootSpec{Digest: src.Tree(t, "file"), Source: src})
-	p := filepath.Join(r.fusePoint(), "file")
+	p := filepath.Join(fusePoint(r.points.path), "file")
 	for name, err := range map[string]error{
 		"chmod":  unix.Chmod(p, 0o777),
 		"unlink": unix.Unlink(p),

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -107,6 +106,7 @@ type Root struct {
 	top    func() (Dir, error) // of upper
 	shared voucher             // nil: nothing of it is other roots', too
 
+	wasReady bool      // it was mounted before its inputs were known
 	points   ownFolder // of the mount points
 	writable ownFolder // of files that the action writes
 	vacated  atomic.Bool
@@ -129,7 +129,7 @@ func (f *FS) newRoot(ctx context.Context, spec RootSpec) (*Root, error) {
 	if err := tree.CheckName(spec.Name); err != nil {
 		return nil, err
 	}
-	if spec.Name == trashName || spec.Name == linksName || spec.Name == plainName {
+	if isReserved(spec.Name) {
 		return nil, fmt.Errorf("name %q is reserved", spec.Name)
 	}
 	if spec.Source == nil || spec.Digest.IsZero() {
@@ -148,17 +148,16 @@ func (f *FS) newRoot(ctx context.Context, spec RootSpec) (*Root, error) {
 	r.reads = reads{inodes: fuse.NewInodes(), onFirst: spec.OnFirstRead, seen: map[uint64]struct{}{}}
 	r.ctx, r.cancel = context.WithCancel(context.WithoutCancel(ctx))
 	r.closed = sync.OnceValue(r.release)
-	r.points.path = filepath.Join(f.points.dir, spec.Name)
-	r.writable.path = filepath.Join(f.upperDir, spec.Name)
-	if f.upperMemory > 0 && f.means.method() == FUSE {
-		r.writable = ownFolder{path: filepath.Join(r.points.path, layerName), memory: f.upperMemory}
-	}
+	r.points, r.writable = f.foldersOf(spec.Name)
 	r.memory = f.memory.Holder()
 	r.arrange()
 	if err := r.show(ctx); err != nil {
 		return nil, errors.Join(err, r.closed())
 	}
 	f.keep(r)
+	if r.canBeReady() {
+		f.ready.want(r.owner) // for the next one
+	}
 	r.vouchAhead()
 	return r, nil
 }
@@ -167,6 +166,9 @@ func (f *FS) newRoot(ctx context.Context, spec RootSpec) (*Root, error) {
 func (r *Root) show(ctx context.Context) error {
 	if r.plain != nil {
 		return r.plain.show()
+	}
+	if r.wasReady {
+		return errors.Join(r.points.open(r.owner), r.lower.Show(ctx))
 	}
 	if err := r.points.make(r.owner); err != nil {
 		return err
@@ -204,7 +206,7 @@ func (r *Root) release() error {
 		errs = append(errs, r.lower.Hide())
 	}
 	r.ahead.Wait()
-	errs = append(errs, r.writable.drop(r.fs.trash), r.points.removePoints(r.overlayPoint(), r.fusePoint()))
+	errs = append(errs, r.writable.drop(r.fs.trash), r.points.removePoints(overlayPoint(r.points.path), fusePoint(r.points.path)))
 	if r.images != nil {
 		r.images.Release()
 	}
@@ -215,10 +217,6 @@ func (r *Root) release() error {
 	}
 	return nil
 }
-
-// The mount points.
-func (r *Root) overlayPoint() string { return filepath.Join(r.points.path, "root") }
-func (r *Root) fusePoint() string    { return filepath.Join(r.points.path, "lower") }
 
 // Path returns the absolute path of the root that the action sees: the inputs,
 // writable. The caller makes the output directories in it.

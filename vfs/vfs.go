@@ -98,6 +98,9 @@ type Options struct {
 	// Roots is the usual number of open roots: each has an equal share of one half of KnownBytes.
 	// Further roots have only the other half. 0 is 16.
 	Roots int
+	// Ready is how many roots may be mounted ahead of the actions that need them, for the owners of
+	// earlier roots. Only the worker can enter them until NewRoot uses them; 0: none are.
+	Ready int
 	// Damaged is called for each such copy that is damaged. Nil: it is logged.
 	Damaged func(d digest.Digest, file string)
 }
@@ -139,6 +142,7 @@ type FS struct {
 	plain     *plainFolders
 	driver    *fuse.Driver
 	images    *image.Cache // nil: there are none
+	ready     *readyRoots  // nil: none are made ahead
 	links     *link.Store  // of hard links; nil without
 	linkViews linkViews
 
@@ -215,6 +219,9 @@ func (f *FS) prepare(o Options) error {
 	}
 	if o.Blobs != nil && f.means.method() == FUSE {
 		f.openImages(*o.Blobs)
+	}
+	if o.Ready > 0 && f.means.method() == FUSE {
+		f.ready = &readyRoots{fs: f, most: o.Ready}
 	}
 	return nil
 }
@@ -307,6 +314,7 @@ func (f *FS) Close() error {
 		f.log.Warn("an input root was left open", zap.String("root", r.spec.Name))
 		errs = append(errs, r.Close())
 	}
+	errs = append(errs, f.ready.close())
 	if f.images != nil {
 		errs = append(errs, f.images.Close())
 	}

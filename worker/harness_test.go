@@ -135,6 +135,9 @@ func newFarmWith(t *testing.T, o vfs.Options, profiles *prefetch.Profiles, few f
 	f.local = openStore(t, filepath.Join(dir, "local"))
 	o.MountDir, o.UpperDir, o.Logger = filepath.Join(dir, "mount"), filepath.Join(dir, "upper"), log
 	o.Blobs = &vfs.BlobFolder{Dir: f.local.Dir(), Path: disk.BlobPath, Parse: disk.ParseBlobPath}
+	if few.sandbox != nil {
+		o.Ready = max(1, few.slots) + 1
+	}
 	roots, err := vfs.Open(o)
 	unavailable(t, err)
 	f.roots = roots

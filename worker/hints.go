@@ -26,7 +26,7 @@ func (a *action) lookAhead(ctx context.Context) {
 	a.ahead = ahead.Start(ctx, ahead.Spec{
 		Action: ahead.Similar(a.instance, a.fn, a.message, a.task.desired.GetAuxiliaryMetadata()),
 		Root:   root, Inputs: a.inputs, Profiles: o.Profiles, Limits: o.Limits,
-		Held: a.mayBeReused(),
+		Held: a.mayBeReused(), Here: o.StorageHere,
 	})
 }
 

@@ -103,6 +103,8 @@ type Options struct {
 
 	// Profiles remember the reads of actions, for prefetching. Nil: none.
 	Profiles *prefetch.Profiles
+	// StorageHere: Store is that of the storage, too, so nothing has to be fetched.
+	StorageHere bool
 	// Limits limit prefetching for all actions together; nil means the defaults.
 	Limits *prefetch.Limits
 

@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/vfs/mounts"
 )
 
@@ -112,7 +113,7 @@ func (f *Test) ExpectNoGroups(was Trace) {
 }
 
 // MountsBelow returns the number of mounts below dir, without the one of all roots' images, which
-// lasts as long as a worker.
+// lasts as long as a worker, and those that wait for the next actions.
 func MountsBelow(t *testing.T, dir string) (n int) {
 	t.Helper()
 	points, err := mounts.Below(dir)
@@ -120,7 +121,7 @@ func MountsBelow(t *testing.T, dir string) (n int) {
 		t.Fatal(err)
 	}
 	for _, point := range points {
-		if filepath.Base(point) != ".growing" {
+		if filepath.Base(point) != ".growing" && !strings.HasPrefix(filepath.Base(filepath.Dir(point)), names.ReadyRoot) {
 			n++
 		}
 	}

@@ -1,10 +1,11 @@
 // Package fuse shows an input root through a read-only FUSE mount that asks for a directory or a
 // file only when a process does.
 //
-// A Layer is the mount of one root; a Driver is shared by the layers of all roots. Inside, a
-// connection mounts and serves, a handler answers the kernel, a nodeTable has the paths that the
-// kernel knows, a blobTable the open blobs, and an access is a request that may have to wait for
-// the Source. Hooks get the events of a layer; the package does not know their owners.
+// A Layer is what one root shows; a Driver is shared by the layers of all roots. A Mount mounts and
+// serves for a layer, which may take one over that was made ahead. Inside, a handler answers the
+// kernel, a nodeTable has the paths that the kernel knows, a blobTable the open blobs, and an
+// access is a request that may have to wait for the Source. Hooks get the events of a layer; the
+// package does not know their owners.
 //
 // If metadata images show a part of the root, Images says which. Then the mount has two folders:
 // the inputs that images lack, and blobs by their paths, for overlayfs to take the data of images

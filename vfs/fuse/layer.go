@@ -10,7 +10,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/hanwen/go-fuse/v2/fuse"
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 
@@ -58,7 +57,10 @@ func NewDriver(log *zap.Logger, metrics prometheus.Registerer) (*Driver, error) 
 // Options are the tree that a layer shows, and its place.
 type Options struct {
 	Name   string // of the root, in logs
-	Folder string // the mount point, which Show makes
+	Folder string // the mount point, which Show makes, without Mount
+	// Mount, if not nil, is one of Driver.Mount that no other layer has had. Owner and Passthrough
+	// are then the mount's, and Hooks.Look is nil.
+	Mount  *Mount
 	Digest digest.Digest
 	Source Source
 	Owner  folder.Owner // of all files
@@ -118,7 +120,7 @@ type Layer struct {
 	stall  stallClock
 	nodes  nodeTable
 	blobs  blobTable
-	conn   *mounts.FUSE
+	mount  *Mount
 
 	lookups, absent atomic.Int64 // names that exist, and names that do not
 
@@ -129,32 +131,32 @@ type Layer struct {
 // NewLayer returns a layer that is not shown yet. The end of ctx ends all accesses that wait.
 func (d *Driver) NewLayer(ctx context.Context, o Options) *Layer {
 	l := &Layer{
-		driver: d, log: d.log.With(zap.String("root", o.Name)),
+		driver: d, log: d.log.With(zap.String("root", o.Name)), mount: o.Mount,
 		source: o.Source, owner: o.Owner, passthrough: o.Passthrough,
 		covered: o.Images.Cover != nil, blobAt: o.Images.Blob, watcher: o.Images.Watcher, hooks: o.Hooks,
-		conn: mounts.NewFUSE(o.Folder),
+	}
+	if l.mount == nil {
+		l.mount = &Mount{
+			driver: d, conn: mounts.NewFUSE(o.Folder), log: l.log, passthrough: o.Passthrough, looks: o.Hooks.Look != nil,
+		}
 	}
 	l.ctx, l.cancel = context.WithCancel(ctx)
 	l.stall.onEnd = o.Hooks.Stall
 	l.blobs.init()
-	l.blobs.unregister = l.conn.Unregister
+	l.blobs.unregister = l.mount.conn.Unregister
 	l.nodes.inodes, l.nodes.memory = o.Inodes, o.Memory
 	l.nodes.init(o.Digest, o.Images.Cover)
 	return l
 }
 
-// Show makes the mount point, mounts, and serves from then on. If it fails, Hide undoes its work.
-// The error wraps a mounts.Error if the machine refuses it.
+// Show mounts and serves from then on, or takes a mount over that is served already. If it fails,
+// Hide undoes its work. The error wraps a mounts.Error if the machine refuses it.
 func (l *Layer) Show(context.Context) error {
-	if err := os.Mkdir(l.conn.Dir(), 0o755); err != nil {
-		return err
+	l.mount.layer.Store(l)
+	if l.mount.shown {
+		return nil
 	}
-	h := &handler{RawFileSystem: fuse.NewDefaultRawFileSystem(), layer: l}
-	var serve fuse.RawFileSystem = h
-	if l.driver.requests != nil {
-		serve = &countedFS{h, l.driver.requests}
-	}
-	return l.conn.Start(serve, l.mountOptions())
+	return l.mount.show()
 }
 
 // Hide ends the connection, even if it is in use, and all accesses, and returns when all goroutines
@@ -164,7 +166,7 @@ func (l *Layer) Hide() error {
 	l.mu.Lock()
 	l.cancel() // no load begins from now on
 	l.mu.Unlock()
-	err := l.conn.Stop()
+	err := l.mount.Hide()
 	l.loads.Wait()
 	l.blobs.closeFiles()
 	return err
@@ -173,14 +175,14 @@ func (l *Layer) Hide() error {
 // InputFolder returns the folder with the inputs, except for those that images show.
 func (l *Layer) InputFolder() string {
 	if !l.covered {
-		return l.conn.Dir()
+		return l.mount.conn.Dir()
 	}
-	return filepath.Join(l.conn.Dir(), treeName)
+	return filepath.Join(l.mount.conn.Dir(), treeName)
 }
 
 // BlobFolder returns the folder with the blobs to which files of images redirect. It does not exist
 // without images.
-func (l *Layer) BlobFolder() string { return filepath.Join(l.conn.Dir(), blobName) }
+func (l *Layer) BlobFolder() string { return filepath.Join(l.mount.conn.Dir(), blobName) }
 
 // Stalled returns for how long, in wall time, at least one access has waited for the Source,
 // including a present wait. It never decreases.
@@ -199,9 +201,9 @@ func (l *Layer) Err() error {
 
 // TryPassthrough reports whether the kernel would read file itself. The layer must be shown.
 func (l *Layer) TryPassthrough(file *os.File) error {
-	id, err := l.conn.Register(file)
+	id, err := l.mount.conn.Register(file)
 	if err == nil {
-		l.conn.Unregister(id)
+		l.mount.conn.Unregister(id)
 	}
 	return err
 }
@@ -277,38 +279,4 @@ func (l *Layer) findBlob(parent *Node, name string) (tree.Entry, bool) {
 		e.Kind, e.Digest, e.Perm = tree.File, d, 0o444
 	}
 	return e, true
-}
-
-func (l *Layer) mountOptions() *fuse.MountOptions {
-	maxRead := cachedRead
-	if l.passthrough {
-		maxRead = passthroughRead
-	}
-	log := l.log
-	// go-fuse logs answers that came too late to matter.
-	std, err := zap.NewStdLogAt(log, zap.DebugLevel)
-	if err != nil {
-		std = zap.NewStdLog(zap.NewNop())
-	}
-	o := &fuse.MountOptions{
-		MaxWrite:             maxRead,
-		MaxBackground:        maxBackground,
-		DisableXAttrs:        true,
-		EnableSymlinkCaching: true,
-		// Only this process could change an input, so no cache is ever out of date.
-		ExplicitDataCacheControl: true,
-		ExtraCapabilities:        fuse.CAP_READDIRPLUS_AUTO | fuse.CAP_NO_OPENDIR_SUPPORT,
-		// A listing with attributes would count as an access to every entry.
-		DisableReadDirPlus: l.hooks.Look != nil,
-		MaxStackDepth:      1, // leaves room for the overlay
-		Logger:             std,
-		PanicHandler: func(v any) fuse.Status {
-			log.Error("panic while serving an input root", zap.Any("panic", v), zap.Stack("stack"))
-			return fuse.EIO
-		},
-	}
-	if !l.passthrough {
-		o.DisabledCapabilities = fuse.CAP_PASSTHROUGH
-	}
-	return o
 }

@@ -15,19 +15,21 @@ import (
 // while the root exists.
 const forGood = 10 * 365 * 24 * time.Hour
 
-// handler answers the kernel for one layer. Undefined requests get ENOSYS, after which the kernel
-// does not ask again: opendir, access, xattrs, statx, lseek, ioctl.
+// handler answers the kernel for the layer of a mount. Undefined requests get ENOSYS, after which
+// the kernel does not ask again: opendir, access, xattrs, statx, lseek, ioctl.
 type handler struct {
 	fuse.RawFileSystem
-	layer *Layer
+	mount *Mount
 }
+
+func (h *handler) layer() *Layer { return h.mount.layer.Load() }
 
 var _ fuse.RawFileSystem = (*handler)(nil)
 
 func (h *handler) String() string { return names.MountSource }
 
 func (h *handler) Lookup(cancel <-chan struct{}, in *fuse.InHeader, name string, out *fuse.EntryOut) fuse.Status {
-	l := h.layer
+	l := h.layer()
 	parent := l.nodes.get(in.NodeId)
 	if parent == nil || parent.Kind != tree.Dir {
 		return fuse.ENOENT
@@ -57,50 +59,50 @@ func (h *handler) found(parent *Node, e tree.Entry, rest Cover, out *fuse.EntryO
 	if h.tell(parent, e, rest, out) {
 		return fuse.OK
 	}
-	h.layer.failAt(e.Kind, joined(parent.Path(), e.Name), fmt.Errorf("the command looked at %w: so many paths", tree.ErrTooLarge))
+	h.layer().failAt(e.Kind, joined(parent.Path(), e.Name), fmt.Errorf("the command looked at %w: so many paths", tree.ErrTooLarge))
 	return fuse.Status(syscall.ENOMEM)
 }
 
 // tell answers with the entry e of parent, and counts the kernel's lookup. False: there is no
 // memory for one more node.
 func (h *handler) tell(parent *Node, e tree.Entry, rest Cover, out *fuse.EntryOut) bool {
-	n := h.layer.nodes.know(parent, e, rest)
+	n := h.layer().nodes.know(parent, e, rest)
 	if n == nil {
 		return false
 	}
-	h.layer.look(n, tree.LookUp)
+	h.layer().look(n, tree.LookUp)
 	out.NodeId = n.id
 	out.Generation = 1 // node ids are never used again
 	out.SetEntryTimeout(forGood)
 	out.SetAttrTimeout(forGood)
-	h.layer.attr(n, &out.Attr)
+	h.layer().attr(n, &out.Attr)
 	return true
 }
 
-func (h *handler) Forget(id, count uint64) { h.layer.nodes.forget(id, count) }
+func (h *handler) Forget(id, count uint64) { h.layer().nodes.forget(id, count) }
 
 func (h *handler) GetAttr(_ <-chan struct{}, in *fuse.GetAttrIn, out *fuse.AttrOut) fuse.Status {
-	n := h.layer.nodes.get(in.NodeId)
+	n := h.layer().nodes.get(in.NodeId)
 	if n == nil {
 		return fuse.ENOENT
 	}
 	out.SetTimeout(forGood)
-	h.layer.attr(n, &out.Attr)
+	h.layer().attr(n, &out.Attr)
 	return fuse.OK
 }
 
 func (h *handler) Readlink(_ <-chan struct{}, in *fuse.InHeader) ([]byte, fuse.Status) {
-	n := h.layer.nodes.get(in.NodeId)
+	n := h.layer().nodes.get(in.NodeId)
 	if n == nil || n.Kind != tree.Symlink {
 		return nil, fuse.EINVAL
 	}
-	h.layer.look(n, tree.LookInside)
-	h.layer.hooks.Read(n)
+	h.layer().look(n, tree.LookInside)
+	h.layer().hooks.Read(n)
 	return []byte(n.Target), fuse.OK
 }
 
 func (h *handler) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOut) fuse.Status {
-	l := h.layer
+	l := h.layer()
 	n := l.nodes.get(in.NodeId)
 	if n == nil || n.Kind != tree.File {
 		return fuse.ENOENT
@@ -138,24 +140,24 @@ func (h *handler) Open(cancel <-chan struct{}, in *fuse.OpenIn, out *fuse.OpenOu
 func (h *handler) Read(cancel <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.ReadResult, fuse.Status) {
 	size := min(int(in.Size), len(buf))
 	if in.Fh == 0 {
-		return h.layer.readOnce(h.layer.access(cancel, &in.InHeader), in.NodeId, buf[:size], int64(in.Offset))
+		return h.layer().readOnce(h.layer().access(cancel, &in.InHeader), in.NodeId, buf[:size], int64(in.Offset))
 	}
-	b := h.layer.blobs.at(in.Fh)
+	b := h.layer().blobs.at(in.Fh)
 	if b == nil || b.file == nil && b.arriving == nil {
 		return nil, fuse.EBADF
 	}
 	if b.arriving != nil {
-		n := h.layer.nodes.get(in.NodeId)
+		n := h.layer().nodes.get(in.NodeId)
 		if n == nil {
 			return nil, fuse.ENOENT
 		}
-		return h.layer.readArriving(h.layer.access(cancel, &in.InHeader), n, b.arriving, buf[:size], int64(in.Offset))
+		return h.layer().readArriving(h.layer().access(cancel, &in.InHeader), n, b.arriving, buf[:size], int64(in.Offset))
 	}
 	// The handle keeps the file open until the kernel has this answer.
 	return fuse.ReadResultFd(b.file.Fd(), int64(in.Offset), size), fuse.OK
 }
 
-func (h *handler) Release(_ <-chan struct{}, in *fuse.ReleaseIn) { h.layer.blobs.release(in.Fh) }
+func (h *handler) Release(_ <-chan struct{}, in *fuse.ReleaseIn) { h.layer().blobs.release(in.Fh) }
 
 func (h *handler) Flush(<-chan struct{}, *fuse.FlushIn) fuse.Status { return fuse.ENOSYS }
 
@@ -183,7 +185,7 @@ func (h *handler) ReadDirPlus(cancel <-chan struct{}, in *fuse.ReadIn, out *fuse
 func (h *handler) list(
 	cancel <-chan struct{}, in *fuse.ReadIn, add func(*Node, *fuse.DirEntry, *Covered) bool,
 ) fuse.Status {
-	l := h.layer
+	l := h.layer()
 	n := l.nodes.get(in.NodeId)
 	if n == nil || n.Kind != tree.Dir || n.area != treeArea {
 		return fuse.ENOENT

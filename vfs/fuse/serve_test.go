@@ -23,7 +23,8 @@ func newHandler(t testing.TB, d digest.Digest, source Source) *handler {
 	l := driver.NewLayer(t.Context(), Options{
 		Digest: d, Source: source, Inodes: NewInodes(), Hooks: Hooks{Read: func(*Node) {}, Blob: func(digest.Digest) {}},
 	})
-	return &handler{fuse.NewDefaultRawFileSystem(), l}
+	l.mount.layer.Store(l)
+	return &handler{fuse.NewDefaultRawFileSystem(), l.mount}
 }
 
 // TestAnswersAreForGood checks what the kernel is told, as it cannot be seen
@@ -82,8 +83,8 @@ func TestOpenWithoutContent(t *testing.T) {
 	root := src.Tree(t, "a/file")
 	h := newHandler(t, root, src)
 	read := 0
-	h.layer.hooks.Read = func(*Node) { read++ }
-	nodes := &h.layer.nodes
+	h.layer().hooks.Read = func(*Node) { read++ }
+	nodes := &h.layer().nodes
 	n := nodes.know(nodes.get(1), tree.Entry{Name: "file", Kind: tree.File, Digest: src.Find(t, root, "a/file")}, nil)
 	var out fuse.OpenOut
 	if status := h.Open(nil, &fuse.OpenIn{InHeader: fuse.InHeader{NodeId: n.id}}, &out); !status.Ok() || out.Fh != 0 {

@@ -101,8 +101,8 @@ func (f *rooms) newRoot(ctx context.Context, spec rootSpec) (*root, error) {
 	if err == nil && !f.bare {
 		r.over = overlay.New(overlay.Options{
 			Point: filepath.Join(r.dir, "root"), Writable: r.dir, Owner: owner, Log: zap.NewNop(),
-			Inputs: overlay.Inputs{Root: spec.Digest, Directory: directory},
 		})
+		r.over.For(overlay.Inputs{Root: spec.Digest, Directory: directory}, zap.NewNop())
 		err = r.over.Show(overlay.Stack{Folders: r.Folders()})
 	}
 	if err != nil {

@@ -29,6 +29,9 @@ func NewFUSE(dir string) *FUSE { return &FUSE{dir: dir, pin: -1} }
 // Dir returns the mount point.
 func (c *FUSE) Dir() string { return c.dir }
 
+// Moved says that the mount point has moved there, with a folder around it.
+func (c *FUSE) Moved(dir string) { c.dir = dir }
+
 // Server returns the server of go-fuse, after Start.
 func (c *FUSE) Server() *fuse.Server { return c.server }
 

@@ -18,7 +18,6 @@ type Options struct {
 	Point    string       // the mount point, created by Show
 	Writable string       // the existing, empty folder of the writable layer
 	Owner    folder.Owner // of the topmost folder
-	Inputs   Inputs
 	Log      *zap.Logger
 }
 
@@ -44,16 +43,28 @@ type Layer struct {
 	watched bool
 }
 
-// New returns a layer that is not shown yet.
+// New returns a layer that is not shown yet. For says what its inputs are.
 func New(o Options) *Layer {
 	return &Layer{
-		path: o.Point, upper: UpperIn(o.Writable), work: filepath.Join(o.Writable, "work"),
-		owner: o.Owner, inputs: o.Inputs, log: o.Log,
+		path: o.Point, upper: UpperIn(o.Writable), work: workIn(o.Writable),
+		owner: o.Owner, log: o.Log,
 	}
+}
+
+// For says which tree the lower layers show, before the first Top, and what the logs call the root.
+func (l *Layer) For(inputs Inputs, log *zap.Logger) { l.inputs, l.log = inputs, log }
+
+// Moved says where the mount point and the folder of the writable layer are now, whose parents have
+// moved.
+func (l *Layer) Moved(point, writable string) {
+	l.path, l.upper, l.work = point, UpperIn(writable), workIn(writable)
 }
 
 // UpperIn returns the upper folder in the folder of a writable layer.
 func UpperIn(writable string) Upper { return Upper(filepath.Join(writable, "upper")) }
+
+// workIn returns the folder in the folder of a writable layer that overlayfs needs for itself.
+func workIn(writable string) string { return filepath.Join(writable, "work") }
 
 // Path returns the mount point of the overlay.
 func (l *Layer) Path() string { return l.path }

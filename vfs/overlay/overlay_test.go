@@ -65,8 +65,9 @@ func show(t *testing.T, dir string, in Inputs) *Layer {
 	own := t.TempDir()
 	l := New(Options{
 		Point: filepath.Join(own, "root"), Writable: filepath.Join(own, "writable"),
-		Owner: folder.ProcessOwner(), Inputs: in, Log: zaptest.NewLogger(t),
+		Owner: folder.ProcessOwner(), Log: zaptest.NewLogger(t),
 	})
+	l.For(in, zaptest.NewLogger(t))
 	if err := os.Mkdir(filepath.Join(own, "writable"), 0o755); err != nil {
 		t.Fatal(err)
 	}

@@ -33,6 +33,9 @@ type Spec struct {
 	Limits   *prefetch.Limits
 	// Held: nothing is fetched before Go, because the action may not run.
 	Held bool
+	// Here: the storage has no blob that the store lacks. Reads are remembered, for workers with
+	// other stores, but there is nothing to fetch.
+	Here bool
 }
 
 // A Fetch has the profile of an action, and prefetches its files. The methods of a nil Fetch do
@@ -74,6 +77,10 @@ func Start(ctx context.Context, s Spec) *Fetch {
 		f.Go()
 	}
 	ctx, f.cancel = context.WithCancel(ctx)
+	if s.Here {
+		close(f.found)
+		return f
+	}
 	same := prefetch.Action{Instance: f.action.Instance, Digest: f.action.Digest}
 	go func() {
 		defer close(f.found)

@@ -65,3 +65,45 @@ func TestHeld(t *testing.T) {
 		})
 	}
 }
+
+// TestHere: nothing is fetched, or looked for, of an action whose storage is the store; but its reads
+// are remembered.
+func TestHere(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		store, err := disk.Open(dir, disk.Options{MaxBytes: 1 << 30})
+		if err != nil {
+			t.Fatal(err)
+		}
+		group, err := fetch.NewGroup(store, fetch.Options{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		s := &far{blobs: map[digest.Digest][]byte{}, ways: map[digest.Digest]int{}}
+		files := map[string]digest.Digest{}
+		root := s.tree(t, rand.New(rand.NewPCG(20, 8)), "", 2, files)
+		action := prefetch.Action{Digest: digest.Of(digest.SHA256, []byte("action"))}
+		profiles := prefetch.NewProfiles(&memory{records: map[record.Key][]byte{}}, prefetch.ProfilesOptions{})
+		through := group.Through(s)
+		f := Start(t.Context(), Spec{Action: action, Root: root, Inputs: through, Profiles: profiles, Here: true})
+		f.KnowCommand([]string{"tool"}, ".")
+		time.Sleep(time.Minute)
+		for path := range files {
+			f.Hook()(path, vfs.File)
+		}
+		if !f.End() {
+			t.Error("the action counts as one that did not run")
+		}
+		if n, _ := through.Fetched(); n > 0 {
+			t.Errorf("%d blobs were fetched", n)
+		}
+		f.Learn(t.Context())
+		if known, origin := profiles.Find(t.Context(), action); known == nil {
+			t.Errorf("its reads are forgotten: %v", origin)
+		}
+		group.Close()
+		if err := store.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
