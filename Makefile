@@ -40,11 +40,13 @@ demo: build ## run a real job through a farm on 127.0.0.1 (needs root)
 # longest begin first, or the last one would run alone; those that wait are between those that compute. While tests wait
 # staticcheck has the CPUs. Where actions find the worker of their size is measured, so nothing else runs then.
 # What has no goroutines is tested without -race, which finds nothing there and takes five times as long; a test sees that
-# it has none.
+# it has none. Those that move much data between programs are tested without it, too: it looks at each byte, but not into
+# the programs.
 # FORERUNNER_TEST_PROGRAMS says that test/programs need not build the programs.
 TEST_PACKAGES ?= 4
-TEST_FIRST := ./test/bazel ./worker ./vfs ./farm ./test/flood ./intake ./vfs/link ./test/crash ./sandbox ./bench/prefetch ./prefetch \
-	./test/cluster ./records ./test/soak ./runner ./test/rot ./cas/fetch ./test/operator ./history ./cas/disk ./test/outage ./docs \
+TEST_OF_PROGRAMS := ./test/flood ./test/soak ./test/rot ./docs
+TEST_FIRST := ./test/bazel ./worker ./vfs ./farm ./intake ./vfs/link ./test/crash ./sandbox ./bench/prefetch ./prefetch \
+	./test/cluster ./records ./runner ./cas/fetch ./test/operator ./history ./cas/disk ./test/outage \
 	./cas/client ./bench/local ./test/command ./worker/outputs ./test/reuse ./web ./history/relay ./cas/server
 TEST_WITHOUT_RACE := ./scheduler/core $(addprefix ./scheduler/core,/alike /drain /fair /fifo /levels /listing /orphan /preemption /quota /roster \
 	/spill /sweep /timer /trust /tuning /view) $(addprefix ./bench/,quotas report sizes sizes/command sizes/peer sizes/streams) \
@@ -57,8 +59,9 @@ test: test-needs compile unformatted ## check and test everything; installs what
 	over() { kill $$checked; rm -f "$$found"; } 2>/dev/null; \
 	for signal in INT TERM; do trap "over; trap - $$signal; kill -$$signal \$$\$$" $$signal; done; \
 	tested=1; packages=$$($(GO) list $(TEST_FIRST) ./...) && tested=0 && { \
-		packages=$$(echo "$$packages" | grep -v $(patsubst .%,-e '%$$',./test/sizes $(TEST_WITHOUT_RACE))); \
-		$(GO) test -vet=off -toolexec 'env $(LARGE_HEAP)' -timeout 30m $(TEST_FLAGS) $(TEST_WITHOUT_RACE) || tested=1; \
+		packages=$$(echo "$$packages" | grep -v $(patsubst .%,-e '%$$',./test/sizes $(TEST_OF_PROGRAMS) $(TEST_WITHOUT_RACE))); \
+		$(GO) test -vet=off -toolexec 'env $(LARGE_HEAP)' -p $(TEST_PACKAGES) -timeout 30m $(TEST_FLAGS) \
+			$(TEST_OF_PROGRAMS) $(TEST_WITHOUT_RACE) || tested=1; \
 		$(GO) test -race -vet=off -toolexec 'env $(LARGE_HEAP)' -p $(TEST_PACKAGES) -timeout 30m $(TEST_FLAGS) $$packages || tested=1; \
 	}; \
 	wait $$checked || { tested=1; echo "staticcheck:"; cat "$$found"; }; rm -f "$$found"; exit $$tested

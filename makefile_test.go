@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -38,9 +39,10 @@ func outsideMake() []string { return append(os.Environ(), "MAKEFLAGS=", "MAKELEV
 // staticcheck, which runs beside the tests, finds something.
 func TestAllIsTested(t *testing.T) {
 	needsMake(t)
-	const list = "printf '%s\\n' x/a x/test/sizes x/b x/scheduler/core"
+	const list = "printf '%s\\n' x/a x/test/sizes x/b x/test/flood x/scheduler/core"
 	tested, _, err := testedBy(t, list, "true")
 	runs, alone := strings.Split(strings.TrimSuffix(tested, "\n"), "\n"), strings.Join(folders(t, "TEST_WITHOUT_RACE"), " ")
+	alone = strings.Join(folders(t, "TEST_OF_PROGRAMS"), " ") + " " + alone
 	if err != nil || len(runs) != 3 || !strings.HasSuffix(runs[0], " "+alone) || !strings.Contains(alone, "./scheduler/core ") ||
 		!strings.HasSuffix(runs[1], " x/a x/b") || !strings.HasSuffix(runs[2], " ./test/sizes") {
 		t.Errorf("%v, tested: %q", err, tested)
@@ -68,13 +70,19 @@ func folders(t *testing.T, list string) []string {
 }
 
 // TestListedTests: the folders that the Makefile names have tests, and what it tests without the race detector
-// starts no goroutine.
+// starts no goroutine, or only programs.
 func TestListedTests(t *testing.T) {
 	needsMake(t)
-	without := folders(t, "TEST_WITHOUT_RACE")
-	for _, folder := range append(folders(t, "TEST_FIRST"), without...) {
+	without, programs := folders(t, "TEST_WITHOUT_RACE"), folders(t, "TEST_OF_PROGRAMS")
+	for _, folder := range slices.Concat(folders(t, "TEST_FIRST"), programs, without) {
 		if tests, err := filepath.Glob(filepath.Join(folder, "*_test.go")); err != nil || len(tests) == 0 {
 			t.Errorf("%s has no tests", folder)
+		}
+	}
+	for _, folder := range programs {
+		if text, err := exec.CommandContext(t.Context(), "go", "list", "-f", "{{.TestImports}} {{.XTestImports}}", folder).Output(); err != nil ||
+			!strings.Contains(string(text), "/test/programs") {
+			t.Errorf("%s starts no programs, and is tested without the race detector: %s, %v", folder, text, err)
 		}
 	}
 	for _, folder := range without {

@@ -16,6 +16,7 @@ import (
 // and a heading.
 func testPages(t *testing.T) {
 	allBlocks(t)
+	targets := targets{}
 	link := regexp.MustCompile(`\]\(([^)#:]*)(#[^)]*)?\)`)
 	for _, page := range pages(t) {
 		for _, m := range link.FindAllStringSubmatch(read(t, page), -1) {
@@ -23,7 +24,7 @@ func testPages(t *testing.T) {
 			if m[1] == "" {
 				to = page
 			}
-			checkLink(t, page, to, m[2])
+			targets.check(t, page, to, m[2])
 		}
 	}
 }
@@ -32,7 +33,7 @@ func testPages(t *testing.T) {
 // "docs/SECURITY.md#floods".
 func testReferences(t *testing.T) {
 	reference := regexp.MustCompile(`\b(docs/[A-Za-z_/-]+\.md)(#[a-z0-9-]+)?`)
-	found := 0
+	found, targets := 0, targets{}
 	err := filepath.WalkDir("..", func(name string, d fs.DirEntry, err error) error {
 		switch {
 		case err != nil:
@@ -42,8 +43,12 @@ func testReferences(t *testing.T) {
 		case d.IsDir() || !slices.Contains([]string{".go", ".html", ".json", ".service", ".yaml"}, filepath.Ext(name)):
 			return nil
 		}
-		for _, m := range reference.FindAllStringSubmatch(read(t, name), -1) {
-			checkLink(t, name, filepath.Join("..", m[1]), m[2])
+		text := read(t, name)
+		if !strings.Contains(text, "docs/") { // so that the expression is tried on few of them
+			return nil
+		}
+		for _, m := range reference.FindAllStringSubmatch(text, -1) {
+			targets.check(t, name, filepath.Join("..", m[1]), m[2])
 			found++
 		}
 		return nil
@@ -53,12 +58,23 @@ func testReferences(t *testing.T) {
 	}
 }
 
-// checkLink checks that a file, and a heading in it, exist.
-func checkLink(t *testing.T, from, to, anchor string) {
+// targets has the anchors of pages, by file.
+type targets map[string][]string
+
+// check checks that a file, and a heading in it, exist.
+func (all targets) check(t *testing.T, from, to, anchor string) {
 	t.Helper()
 	if _, err := os.Stat(to); err != nil {
 		t.Errorf("%s: %v", from, err)
-	} else if anchor != "" && !slices.Contains(anchors(read(t, to)), anchor) {
+		return
+	}
+	if anchor == "" {
+		return
+	}
+	if _, known := all[to]; !known {
+		all[to] = anchors(read(t, to))
+	}
+	if !slices.Contains(all[to], anchor) {
 		t.Errorf("%s: %s has no heading for %s", from, to, anchor)
 	}
 }

@@ -53,9 +53,9 @@ func (f *far) Fetch(ctx context.Context, ds []digest.Digest, sink func(digest.Di
 	return nil
 }
 
-// sdk fills a store with a tree of about the shape of a Go SDK: so many levels, of
-// 167 directories each with nine files. It returns all files.
-func sdk(t testing.TB, s *disk.Store, levels int) (root digest.Digest, paths []string) {
+// sdk fills a store with a tree of about the shape of a Go SDK, which has ten levels, 166 wide: so many
+// levels, of one directory and width below it, each with nine files. It returns all files.
+func sdk(t testing.TB, s *disk.Store, levels, width int) (root digest.Digest, paths []string) {
 	t.Helper()
 	put := func(b []byte) *repb.Digest {
 		d := digest.Of(digest.SHA256, b)
@@ -88,7 +88,7 @@ func sdk(t testing.TB, s *disk.Store, levels int) (root digest.Digest, paths []s
 			put(encoded)
 			m.Directories = append(m.Directories, &repb.DirectoryNode{Name: name, Digest: d.Proto()})
 		}
-		for i := range 166 {
+		for i := range width {
 			name := fmt.Sprintf("dir%03d", i)
 			add(name, directory(path+name+"/"))
 		}
@@ -165,7 +165,7 @@ func cut(path string) (name, rest string) {
 func TestRaceThroughStore(t *testing.T) {
 	const levels = 9
 	upstream := &far{store: openStore(t)}
-	root, paths := sdk(t, upstream.store, levels)
+	root, paths := sdk(t, upstream.store, levels, 40)
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		s, err := disk.Open(dir, disk.Options{MaxBytes: 1 << 30})
@@ -237,7 +237,7 @@ func contentsOf(paths []string) []digest.Digest {
 // directories, all local.
 func BenchmarkWarm(b *testing.B) {
 	s := openStore(b)
-	root, paths := sdk(b, s, 10)
+	root, paths := sdk(b, s, 10, 166)
 	for _, bench := range []struct {
 		name    string
 		profile *Profile

@@ -260,11 +260,12 @@ func TestMapsWhatArrives(t *testing.T) {
 		h.ask("map", filepath.Join(r.Path(), "other"))
 		src.deliver(1<<20, 2<<20)
 		src.finish()
-		if got := h.answer(); got != src.content {
-			t.Errorf("mapped %d bytes", len(got))
+		want := brief([]byte(src.content))
+		if got := h.answer(); got != want {
+			t.Errorf("mapped %.100s, want %s", got, want)
 		}
-		if got := h.do("read", filepath.Join(r.Path(), "large")); got != src.content {
-			t.Errorf("read %d bytes beside the map", len(got))
+		if got := h.do("read", filepath.Join(r.Path(), "large")); got != want {
+			t.Errorf("read %.100s beside the map, want %s", got, want)
 		}
 	})
 }

@@ -173,7 +173,7 @@ func TestLowerIsReadOnly(t *testing.T) {
 }
 
 func TestHugeDirectory(t *testing.T) {
-	const files = 100_000
+	const files = 20_000 // TestDirectoryOf100000Entries has more
 	f := openFS(t, Options{})
 	src := vfstest.NewSource(t)
 	blob := src.Blob(t, "x").Proto()
@@ -184,11 +184,11 @@ func TestHugeDirectory(t *testing.T) {
 	r := openRoot(t, f, RootSpec{Digest: src.Add(t, m), Source: src})
 	for range 2 { // the second time from the kernel's cache
 		names, err := os.ReadDir(r.Path())
-		if err != nil || len(names) != files || names[files-1].Name() != "file-099999" {
+		if err != nil || len(names) != files || names[files-1].Name() != "file-019999" {
 			t.Fatalf("listed %d names, %v", len(names), err)
 		}
 	}
-	if _, err := os.ReadFile(filepath.Join(r.Path(), "file-054321")); err != nil {
+	if _, err := os.ReadFile(filepath.Join(r.Path(), "file-014321")); err != nil {
 		t.Error(err)
 	}
 }
@@ -271,7 +271,7 @@ func TestSameDirectoryManyTimes(t *testing.T) {
 }
 
 func TestManySiblingsOfOneDigest(t *testing.T) {
-	const width = 200_000
+	const width = 50_000
 	f := openFS(t, Options{})
 	src := vfstest.NewSource(t)
 	child := src.Tree(t, "file").Proto()
@@ -282,7 +282,7 @@ func TestManySiblingsOfOneDigest(t *testing.T) {
 	d := digest.Of(digest.SHA256, []byte("not its digest, which would take long"))
 	src.Dirs[d] = m
 	r := openRoot(t, f, RootSpec{Digest: d, Source: src})
-	for _, name := range []string{"0000000", "0199999"} {
+	for _, name := range []string{"0000000", "0049999"} {
 		if _, err := os.ReadFile(filepath.Join(r.Path(), name, "file")); err != nil {
 			t.Error(err)
 		}

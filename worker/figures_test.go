@@ -46,7 +46,7 @@ func TestFiguresOfRoots(t *testing.T) {
 				}
 			}
 			random := rand.New(rand.NewPCG(20, 5))
-			for round := range 6 {
+			for round := range 3 {
 				sdk["own"] = fmt.Sprint("own ", round)
 				var reads []string
 				var want struct{ files, local int64 }

@@ -152,7 +152,7 @@ func newFarmWith(t *testing.T, o vfs.Options, profiles *prefetch.Profiles, few f
 		casserver.New(f.storage, f.actions, casserver.Options{AllowActionUpdates: true}).Register(s)
 	}, grpc.MaxRecvMsgSize(casserver.MaxMessageBytes), grpc.UnaryInterceptor(f.reads.unary), grpc.StreamInterceptor(f.reads.stream))
 	schedulerConn := serve(t, func(s *grpc.Server) { remoteworker.RegisterOperationQueueServer(s, f.scheduler) })
-	fetches, err := fetch.NewGroup(f.local, fetch.Options{})
+	fetches, err := fetch.NewGroup(f.local, fetch.Options{ArriveAbove: arriveAbove})
 	check(t, err)
 	t.Cleanup(fetches.Close)
 	options := Options{

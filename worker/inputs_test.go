@@ -12,8 +12,12 @@ import (
 	"github.com/forerunner-build/forerunner/vfs"
 )
 
+// arriveAbove is what the store of a farm waits for before it is read: less than that of a worker, as
+// the race detector looks at each byte that is copied.
+const arriveAbove = 2 << 20
+
 // largeInput is more than the store waits for before it is read.
-func largeInput(name string) string { return inputOf(9<<20, name) }
+func largeInput(name string) string { return inputOf(arriveAbove+256<<10, name) }
 
 // inputOf returns an input of little more than size bytes.
 func inputOf(size int, name string) string {

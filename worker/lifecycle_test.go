@@ -22,7 +22,7 @@ import (
 )
 
 // untilOpen is a script that ends when the file $GATE exists.
-const untilOpen = `echo waiting; while [ ! -e "$GATE" ]; do sleep 0.02; done; echo through`
+const untilOpen = `echo waiting; while [ ! -e "$GATE" ]; do sleep 0.05; done; echo through`
 
 // newGate returns the path of a file that does not exist yet, where the commands of newFarm see it.
 func newGate(t *testing.T) string { return filepath.Join(gates(t), "gate") }

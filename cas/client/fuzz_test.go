@@ -73,7 +73,7 @@ func (s *rawStream) RecvMsg(m any) error          { return s.next(m) }
 
 // FuzzClient has a server send arbitrary answers. The Client must deliver only requested blobs.
 func FuzzClient(f *testing.F) {
-	small, large := []byte("text"), bytes.Repeat([]byte("large"), 1<<19)
+	small, large := []byte("text"), bytes.Repeat([]byte("large"), 1<<18)
 	tree := encoded(f, &repb.Directory{Directories: []*repb.DirectoryNode{{Name: "b", Digest: digest.SHA256.Empty().Proto()}}})
 	blobs := map[digest.Digest][]byte{}
 	var all []digest.Digest

@@ -143,7 +143,7 @@ func foreigners() map[string]func() foreign {
 // TestForeign: readers of a large blob, some of which leave, get right bytes or an error, and a wrong
 // blob is never kept, whatever the storage does with offsets and limits.
 func TestForeign(t *testing.T) {
-	const size = 6 << 20
+	const size = 3 << 20
 	data := servertest.Bytes(11, size)
 	for name, make := range foreigners() {
 		for _, compress := range []bool{false, true} {

@@ -548,7 +548,7 @@ func TestStoreCloseEndsArrivals(t *testing.T) {
 
 // TestStoreArrivingUnderManyHands has readers start and stop at random.
 func TestStoreArrivingUnderManyHands(t *testing.T) {
-	data := servertest.Bytes(9, 20<<20)
+	data := servertest.Bytes(9, 10<<20)
 	f := servertest.Start(t, servertest.Config{})
 	d := f.Put(t, digest.SHA256, data)
 	for round := range 3 {

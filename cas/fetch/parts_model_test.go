@@ -60,7 +60,7 @@ func FuzzPartsUnderManyHands(f *testing.F) {
 	f.Fuzz(func(t *testing.T, seed uint64) { partsUnderManyHands(t, data, seed) })
 }
 
-const manyHandsBytes = 12 << 20
+const manyHandsBytes = 8 << 20
 
 func partsUnderManyHands(t *testing.T, data []byte, seed uint64) {
 	t.Helper()
@@ -74,7 +74,7 @@ func partsOfHands(t *testing.T, data []byte, random *rand.Rand) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	group, err := NewGroup(onceStore{disk, t}, Options{})
+	group, err := NewGroup(onceStore{disk, t}, Options{ArriveAbove: 2 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}

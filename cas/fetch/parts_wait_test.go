@@ -45,21 +45,21 @@ func (l *link) FetchRange(ctx context.Context, _ digest.Digest, part span.Span, 
 	return nil
 }
 
-// TestPartsSaveWaiting has a command read 5 MB of a file of 128 MB, in random pieces of 64 KiB. It
+// TestPartsSaveWaiting has a command read 2.5 MB of a file of 32 MB, in random pieces of 64 KiB. It
 // logs how long the command waits, in the time of synctest: without hints, with the whole file as a
 // hint, and with its parts. With parts, fewer reads may wait.
 func TestPartsSaveWaiting(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it moves a gigabyte")
+		t.Skip("it moves 200 MB")
 	}
-	const size, wanted = 128 << 20, 80
+	const size, wanted = 32 << 20, 40
 	data := servertest.Bytes(11, size)
 	for _, trip := range []time.Duration{30 * time.Millisecond, 50 * time.Millisecond} {
 		waits := map[string]int{}
 		for _, how := range []string{"nothing", "all", "parts"} {
 			synctest.Test(t, func(t *testing.T) {
 				u, _ := storeNewUpstream()
-				l := &link{storeUpstream: u, data: data, roundTrip: trip, bandwidth: 100e6, wire: make(chan struct{}, 1)}
+				l := &link{storeUpstream: u, data: data, roundTrip: trip, bandwidth: 25e6, wire: make(chan struct{}, 1)}
 				d := digest.Of(digest.SHA256, data)
 				random := rand.New(rand.NewPCG(1, 2))
 				var parts []span.Span

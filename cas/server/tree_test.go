@@ -98,12 +98,12 @@ func TestServerGetTree(t *testing.T) {
 
 func TestServerGetTreeNamesADirectoryOnce(t *testing.T) {
 	f := netStart(t, netConfig{})
-	// 2^40 paths lead to the last directory, and the root names one 100,000 times.
+	// 2^40 paths lead to the last directory, and the root names one 20,000 times.
 	d := f.putMessage(t, netDirectory("0"))
 	for i := range 40 {
 		d = f.putMessage(t, netDirectory(fmt.Sprint(i+1), d, d))
 	}
-	many := make([]digest.Digest, 100_000)
+	many := make([]digest.Digest, 20_000)
 	for i := range many {
 		many[i] = d
 	}

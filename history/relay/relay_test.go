@@ -2,6 +2,7 @@ package relay
 
 import (
 	"context"
+	cryptorand "crypto/rand"
 	"errors"
 	"fmt"
 	"maps"
@@ -93,9 +94,7 @@ func (s *scheduler) restart() {
 func (s *scheduler) add(number, bytes int) {
 	s.Helper()
 	random := make([]byte, bytes)
-	for i := range random {
-		random[i] = byte(rand.Uint32())
-	}
+	_, _ = cryptorand.Read(random)
 	if !s.store.Add(&historypb.Record{
 		Operation: fmt.Sprintf("operations/%016x", number), Target: fmt.Sprint("//a:", number), Ended: timestamppb.Now(),
 		Stdout: &historypb.Stream{Raw: random},

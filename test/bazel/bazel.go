@@ -76,7 +76,7 @@ type Run struct {
 	ExitCode int
 	Output   string
 	Spawns   []Spawn
-	Tests    map[string][]TestResult // by label, one for each shard
+	Tests    map[string][]TestResult // of "bazel test", by label, one for each shard
 }
 
 // A Spawn is an entry of bazel's execution log.
@@ -119,8 +119,11 @@ func (c *Client) run(ctx context.Context, t *testing.T, command string, args ...
 	t.Helper()
 	dir := t.TempDir()
 	spawnLog, eventLog := filepath.Join(dir, "spawns.json"), filepath.Join(dir, "events.json")
-	all := slices.Concat([]string{command}, c.flags,
-		[]string{"--execution_log_json_file=" + spawnLog, "--build_event_json_file=" + eventLog}, args)
+	all := slices.Concat([]string{command}, c.flags, []string{"--execution_log_json_file=" + spawnLog})
+	if command == "test" { // of a large build it would take seconds to write, and to read
+		all = append(all, "--build_event_json_file="+eventLog)
+	}
+	all = append(all, args...)
 	var r Run
 	r.ExitCode, r.Output = c.command(ctx, t, all...)
 	for line := range strings.Lines(r.Output) {

@@ -19,30 +19,30 @@ const (
 // answerFloods are floods in which a few bytes make a server need many: windows of zstd, and unread
 // answers.
 func answerFloods() []flood {
+	// Digests are computed once: a client that hashes hardly floods.
 	blob := make([]byte, 3_700_000)
 	_, _ = rand.Read(blob)
+	uploaded, read := update(blob), readOf(blob)
 	directory := largeDirectory(1_000_000)
+	tree, root := update(directory), digestOf(directory)
 	return []flood{
 		{name: "windows of zstd", clients: 10, press: func(c *rudeClient) {
 			inParallel(100, func() { c.pressCall(methodWrite, firstOfCompressed(8<<20)) })
 		}},
 		{name: "answers that nobody reads", clients: 2, press: func(c *rudeClient) {
-			c.pressWhole(methodBatch, update(blob))
-			inParallel(700, func() {
-				c.pressWhole(methodBatchRead, &repb.BatchReadBlobsRequest{Digests: []*repb.Digest{digestOf(blob)}})
-			})
+			c.pressWhole(methodBatch, uploaded)
+			inParallel(700, func() { c.pressWhole(methodBatchRead, read) })
 		}},
 		{name: "small answers that nobody reads", clients: 2, press: func(c *rudeClient) {
 			blob := make([]byte, 40_000)
 			_, _ = rand.Read(blob)
 			c.pressWhole(methodBatch, update(blob))
-			inParallel(1000, func() {
-				c.pressWhole(methodBatchRead, &repb.BatchReadBlobsRequest{Digests: []*repb.Digest{digestOf(blob)}})
-			})
+			read := readOf(blob)
+			inParallel(1000, func() { c.pressWhole(methodBatchRead, read) })
 		}},
 		{name: "trees that nobody reads", clients: 2, press: func(c *rudeClient) {
-			c.pressWhole(methodBatch, update(directory))
-			inParallel(200, func() { c.pressWhole(methodGetTree, &repb.GetTreeRequest{RootDigest: digestOf(directory)}) })
+			c.pressWhole(methodBatch, tree)
+			inParallel(200, func() { c.pressWhole(methodGetTree, &repb.GetTreeRequest{RootDigest: root}) })
 		}},
 	}
 }
@@ -68,6 +68,10 @@ func update(blob []byte) *repb.BatchUpdateBlobsRequest {
 	return &repb.BatchUpdateBlobsRequest{
 		Requests: []*repb.BatchUpdateBlobsRequest_Request{{Digest: digestOf(blob), Data: blob}},
 	}
+}
+
+func readOf(blob []byte) *repb.BatchReadBlobsRequest {
+	return &repb.BatchReadBlobsRequest{Digests: []*repb.Digest{digestOf(blob)}}
 }
 
 // largeDirectory returns a Directory with files that has about that many bytes.
