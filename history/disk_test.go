@@ -229,16 +229,16 @@ func TestDiskIsFull(t *testing.T) {
 func TestIndexCannotBeWritten(t *testing.T) {
 	folder := t.TempDir()
 	s, _ := openOn(t, &disk{}, folder, Options{Memory: 32 << 20})
-	const blocked = 20
+	const blocked, n = 20, 30_000
 	for i := range blocked {
 		if err := os.MkdirAll(filepath.Join(folder, fmt.Sprintf("%08d%s", i+1, indexSuffix), "in the way"), 0o700); err != nil {
 			t.Fatal(err)
 		}
 	}
 	taken := 0
-	for i := range 100_000 {
+	for i := range n {
 		r := recordOf(i)
-		r.Invocation = fmt.Sprintf("one of its own %d", i)
+		r.Invocation = fmt.Sprintf("one of its own %d %200d", i, i) // long, so that fewer fill the indexes
 		if s.Add(r) {
 			taken++
 		}
@@ -258,7 +258,7 @@ func TestIndexCannotBeWritten(t *testing.T) {
 	if bytes := held(s); bytes > 2<<20 {
 		t.Errorf("%d bytes are in memory when all can be written", bytes)
 	}
-	if found := len(find(t, s, Query{Limit: 10_000})); found != taken || taken == 100_000 || s.Stats().Lost != uint64(100_000-taken) {
+	if found := len(find(t, s, Query{Limit: 10_000})); found != taken || taken == n || s.Stats().Lost != uint64(n-taken) {
 		t.Errorf("%d are found of %d, and %d lost", found, taken, s.Stats().Lost)
 	}
 	if err := s.Close(); err != nil {
