@@ -112,19 +112,30 @@ func (o *Options) hidden() ([]string, error) {
 	return above, nil
 }
 
-// detach unmounts the mounts in unwanted, the newest first.
+// detachRounds limits how often detach reads the table of mounts.
+const detachRounds = 4
+
+// detach unmounts the mounts in unwanted, the newest first. A worker may give an input root another
+// name meanwhile, so that it is not found by the name in the table: detach reads that again.
 func detach(unwanted func(mountinfo.Mount) bool) error {
-	all, err := mountinfo.Read()
-	if err != nil {
-		return err
-	}
-	for _, m := range slices.Backward(all) {
-		if !unwanted(m) {
-			continue
+	for range detachRounds {
+		all, err := mountinfo.Read()
+		if err != nil {
+			return err
 		}
-		err := unix.Unmount(m.Point, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
-		if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
-			return &os.PathError{Op: "unmount", Path: m.Point, Err: err}
+		found := false
+		for _, m := range slices.Backward(all) {
+			if !unwanted(m) {
+				continue
+			}
+			found = true
+			err := unix.Unmount(m.Point, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
+			if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
+				return &os.PathError{Op: "unmount", Path: m.Point, Err: err}
+			}
+		}
+		if !found {
+			return nil
 		}
 	}
 	return nil

@@ -117,28 +117,34 @@ func (p *readyRoots) close() error {
 	return errors.Join(errs...)
 }
 
-// newBareRoot makes the folders and the mounts of a root that has no images.
-func (f *FS) newBareRoot(name string, owner Owner) (b *bareRoot, err error) {
-	b = &bareRoot{owner: owner}
+// newBareRoot makes the folders and the mounts of a root that has no images. After an error there is
+// nothing left of it.
+func (f *FS) newBareRoot(name string, owner Owner) (*bareRoot, error) {
+	b := &bareRoot{owner: owner}
 	b.points, b.writable = f.foldersOf(name)
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, f.release(b))
-		}
-	}()
-	if err := errors.Join(b.points.makeClosed(), b.writable.makeClosed()); err != nil {
-		return nil, err
+	if err := f.show(b); err != nil {
+		return nil, errors.Join(err, f.release(b))
+	}
+	return b, nil
+}
+
+func (f *FS) show(b *bareRoot) (err error) {
+	if err := b.points.makeClosed(); err != nil {
+		return err
+	}
+	if err := b.writable.makeClosed(); err != nil {
+		return err
 	}
 	b.mount, err = f.driver.Mount(fuse.MountOptions{
-		Folder: fusePoint(b.points.path), Owner: owner, Passthrough: f.means == fusePassthrough,
+		Folder: fusePoint(b.points.path), Owner: b.owner, Passthrough: f.means == fusePassthrough,
 	})
 	if err != nil {
-		return nil, err
+		return err
 	}
 	b.over = overlay.New(overlay.Options{
-		Point: overlayPoint(b.points.path), Writable: b.writable.path, Owner: owner, Log: f.log,
+		Point: overlayPoint(b.points.path), Writable: b.writable.path, Owner: b.owner, Log: f.log,
 	})
-	return b, b.over.Show(overlay.Stack{Folders: []string{b.mount.Folder()}})
+	return b.over.Show(overlay.Stack{Folders: []string{b.mount.Folder()}})
 }
 
 // moveTo gives the mount points the place of a root with a name. The folder of written files keeps
@@ -156,7 +162,7 @@ func (b *bareRoot) moveTo(points string) error {
 	return nil
 }
 
-// release undoes newBareRoot, however far it came.
+// release undoes show, however far it came.
 func (f *FS) release(b *bareRoot) error {
 	var errs []error
 	if b.over != nil {

@@ -209,3 +209,41 @@ func TestNotReady(t *testing.T) {
 		t.Error("a root has the name of one that is made ahead")
 	}
 }
+
+// TestReadyFails: if a root cannot be made ahead, nothing is left of it, and actions make their own.
+func TestReadyFails(t *testing.T) {
+	for name, inTheWay := range map[string]func(b *bareRoot) string{
+		"mount points":  func(b *bareRoot) string { return b.points.path },
+		"written files": func(b *bareRoot) string { return b.writable.path },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := openFS(t, Options{Ready: 2})
+			next := &bareRoot{}
+			next.points, next.writable = f.foldersOf(names.ReadyRoot + "1")
+			blocked := inTheWay(next)
+			if err := os.Mkdir(blocked, 0o700); err != nil {
+				t.Fatal(err)
+			}
+			src := vfstest.NewSource(t)
+			tree := src.Tree(t, "file")
+			openRoot(t, f, RootSpec{Name: "first", Digest: tree, Source: src})
+			if n := len(spareRoots(f)); n != 0 {
+				t.Fatalf("%d roots were made ahead: the test tests nothing", n)
+			}
+			for _, path := range []string{next.points.path, next.writable.path} {
+				if _, err := os.Stat(path); path != blocked && !errors.Is(err, fs.ErrNotExist) {
+					t.Errorf("%s is left: %v", path, err)
+				}
+			}
+			if err := os.Remove(blocked); err != nil {
+				t.Errorf("what was in the way is no longer there: %v", err)
+			}
+			if r := openRoot(t, f, RootSpec{Name: "second", Digest: tree, Source: src}); r.wasReady {
+				t.Error("the second root was made ahead")
+			}
+			if n := len(spareRoots(f)); n != 1 {
+				t.Errorf("%d roots are made ahead later, want 1", n)
+			}
+		})
+	}
+}

@@ -168,7 +168,11 @@ func (r *Root) show(ctx context.Context) error {
 		return r.plain.show()
 	}
 	if r.wasReady {
-		return errors.Join(r.points.open(r.owner), r.lower.Show(ctx))
+		// Nobody may enter before the inputs are there.
+		if err := r.lower.Show(ctx); err != nil {
+			return err
+		}
+		return r.points.open(r.owner)
 	}
 	if err := r.points.make(r.owner); err != nil {
 		return err

@@ -33,9 +33,6 @@ type flight struct {
 	by *ReadThrough
 	// behind: Prefetch asked for it, and no other caller did before it had a batch.
 	behind bool
-	// prefetching is the call of Prefetch that began it; nil if none did, or if that call has left
-	// it before its end.
-	prefetching *prefetching
 	// arrival is the arriving blob; nil if it can be read only when complete.
 	arrival *arrival
 	// flights.mu guards the following.
@@ -45,6 +42,10 @@ type flight struct {
 	pinned  bool // the blob is pinned until only patient askers are left
 	askers  int
 	patient int // askers that are calls of Prefetch or PrefetchRanges
+	// prefetching is the call of Prefetch that returns the blob: the one that began the flight. If none
+	// did, or that call left before the end, it is nil until one that could have begun it leaves after
+	// the end.
+	prefetching *prefetching
 	// When it began for a caller that waits; zero if Prefetch asked for it first, and after its end.
 	missedAt time.Time
 	partial  int // askers that are calls of PrefetchRanges
@@ -257,18 +258,25 @@ func (x *shared) leave(fl *flight) {
 	act()
 }
 
-// leaveBehind is leave for Prefetch. It returns whether fl has ended, and how.
-func (x *shared) leaveBehind(fl *flight, p *prefetching) (ended bool, err error) {
+// leaveBehind is leave for the Prefetch p; nil for PrefetchRanges. It returns whether fl has ended, and
+// how, and whether p is to return the blob.
+func (x *shared) leaveBehind(fl *flight, p *prefetching) (ended, isMine bool, err error) {
 	x.mu.Lock()
 	fl.patient--
 	ended, err = fl.ended, fl.err
 	if !ended && fl.prefetching == p {
 		fl.prefetching = nil
 	}
+	if ended && p != nil && fl.behind && fl.by == p.by {
+		isMine = fl.prefetching == nil || fl.prefetching == p
+		if isMine {
+			fl.prefetching = p
+		}
+	}
 	act := x.leftLocked(fl)
 	x.mu.Unlock()
 	act()
-	return ended, err
+	return ended, isMine, err
 }
 
 // leftLocked removes one caller of fl, and returns the work to do without the lock.

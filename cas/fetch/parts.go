@@ -65,5 +65,5 @@ func (x *shared) leaveParts(fl *flight) {
 	x.mu.Lock()
 	fl.partial--
 	x.mu.Unlock()
-	_, _ = x.leaveBehind(fl, nil)
+	_, _, _ = x.leaveBehind(fl, nil)
 }

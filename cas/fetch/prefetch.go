@@ -72,8 +72,8 @@ func queueOf(d digest.Digest, directories bool) queueKind {
 
 // Prefetch makes ds local, roughly in their order, behind all waiting callers, and waits until they
 // are. It returns, in any order, the blobs that it fetched: not blobs that were local, that another
-// caller fetches, or that were requested before their turn. Of several calls for one blob, the
-// first returns it, unless its ctx ends before: to the others it may come sooner than in a round
+// caller fetches, or that were requested before their turn. Of several calls for one blob, only one
+// returns it, the first unless its ctx ends before: to the others it may come sooner than in a round
 // trip. The error is one of the reasons why blobs could not be fetched.
 //
 // Small blobs are fetched in batches, large ones in streams, with a few calls at a time for all
@@ -97,6 +97,7 @@ func (t *ReadThrough) PrefetchDirectories(ctx context.Context, ds []digest.Diges
 
 // prefetching is one call of Prefetch or PrefetchDirectories.
 type prefetching struct {
+	by      *ReadThrough
 	flights []*flight // those that it has joined, and must leave
 }
 
@@ -105,7 +106,7 @@ func (t *ReadThrough) prefetch(
 ) (got []digest.Digest, err error) {
 	absent, err := t.store.FindMissing(ctx, ds)
 	absent = digest.Distinct(absent)
-	p := &prefetching{}
+	p := &prefetching{by: t}
 	for len(absent) > 0 && err == nil {
 		chunk := absent[:min(len(absent), askChunk)]
 		absent = absent[len(chunk):]
@@ -114,11 +115,11 @@ func (t *ReadThrough) prefetch(
 	wait(ctx, p.flights)
 	// In reverse order: waiting ones must not replace cancelled ones.
 	for _, fl := range slices.Backward(p.flights) {
-		if ended, failure := t.leaveBehind(fl, p); !ended {
+		if ended, isMine, failure := t.leaveBehind(fl, p); !ended {
 			err = context.Cause(ctx)
 		} else if failure != nil {
 			err = failure
-		} else if fl.behind && fl.by == t && (fl.prefetching == p || fl.prefetching == nil) {
+		} else if isMine {
 			got = append(got, fl.digest)
 		}
 	}

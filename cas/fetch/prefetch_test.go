@@ -256,6 +256,29 @@ func TestStorePrefetchReturnsWhatItBegan(t *testing.T) {
 	}
 }
 
+// If the Prefetch that began a blob is cancelled, one of the others returns it, not all.
+func TestStorePrefetchReturnsBlobOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := storeOpen(t, t.TempDir(), storeOptions{})
+		u, ds := storeNewPatient("blob")
+		r := s.Through(u)
+		cancel, first := storeBehind(r, ds...)
+		_, second := storeBehind(r, ds...)
+		_, third := storeBehind(r, ds...)
+		cancel()
+		synctest.Wait()
+		close(u.behind.gate)
+		var all []digest.Digest
+		for _, wait := range []func() ([]digest.Digest, error){first, second, third} {
+			got, _ := wait()
+			all = append(all, got...)
+		}
+		if !slices.Equal(all, ds) {
+			t.Errorf("one cancelled Prefetch and two others return %v, want %v", all, ds)
+		}
+	})
+}
+
 // A failure of Prefetch does not affect other callers that ask for the same blob.
 func TestStoreFailedPrefetchFailsNobody(t *testing.T) {
 	for what, fail := range map[string]func(*storeUpstream, []digest.Digest){

@@ -1,6 +1,7 @@
 package finished
 
 import (
+	"slices"
 	"strings"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
@@ -23,6 +24,9 @@ const (
 	maxRaw       = 8 << 10
 	maxAuxiliary = 8 << 10
 	maxOutputs   = 20
+	// maxEncoded is how large auxiliary data may be as the record has it: very many small pieces are
+	// larger than what they say.
+	maxEncoded = 12 << 10
 )
 
 // requestMetadataType is the type of data that the record already has.
@@ -84,25 +88,18 @@ func (m *maker) write(st *event.Status, note string) {
 	resp, result := st.Response, st.Response.GetResult()
 	w := &m.wire
 	w.reset(history.FreeBytes)
-	m.row = history.Row{
-		Operation: st.Name, Ended: st.Ended.UnixMilli(), Outcome: outcomeOf(st), IsRetried: st.Attempts > 1,
-		Texts: [...]string{
-			history.Instance: st.Instance, history.Target: bounded.Text(st.Request.Target, maxText),
-			history.Mnemonic: bounded.Text(st.Request.Mnemonic, maxText), history.User: st.User,
-			history.Invocation: bounded.Text(st.Request.ToolInvocation, maxText), history.Worker: st.Worker,
-		},
-	}
+	m.row = history.Row{Ended: st.Ended.UnixMilli(), Outcome: outcomeOf(st), IsRetried: st.Attempts > 1}
 	texts := &m.row.Texts
-	w.text(operationField, st.Name)
-	w.text(instanceField, st.Instance)
+	m.row.Operation = w.text(operationField, st.Name)
+	texts[history.Instance] = w.text(instanceField, st.Instance)
 	w.text(functionField, st.Digest.Function().String())
 	m.row.Action = w.ownDigest(actionField, st.Digest)
-	w.text(invocationField, texts[history.Invocation])
+	texts[history.Invocation] = w.text(invocationField, bounded.Text(st.Request.ToolInvocation, maxText))
 	w.text(correlatedField, bounded.Text(st.Request.Correlated, maxText))
-	w.text(targetField, texts[history.Target])
-	w.text(mnemonicField, texts[history.Mnemonic])
+	texts[history.Target] = w.text(targetField, bounded.Text(st.Request.Target, maxText))
+	texts[history.Mnemonic] = w.text(mnemonicField, bounded.Text(st.Request.Mnemonic, maxText))
 	w.text(configurationField, bounded.Text(st.Request.Configuration, maxText))
-	w.text(userField, st.User)
+	texts[history.User] = w.text(userField, st.User)
 	w.text(clientField, st.Client)
 	w.time(queuedField, st.Queued)
 	if st.Worker != "" {
@@ -110,7 +107,7 @@ func (m *maker) write(st *event.Status, note string) {
 		m.row.Took = st.Ended.Sub(st.Started)
 	}
 	w.time(endedField, st.Ended)
-	w.text(workerField, st.Worker)
+	texts[history.Worker] = w.text(workerField, st.Worker)
 	if st.Queue != nil {
 		w.number(sizeClassField, int64(st.Queue.SizeClass))
 	}
@@ -167,14 +164,19 @@ func (w *wire) metadata(field protowire.Number, of *repb.ExecutedActionMetadata)
 	} {
 		w.timestamp(protowire.Number(i+2), t) // REv2 numbers them so
 	}
-	left := maxAuxiliary
+	left, begin := maxAuxiliary, len(w.b)
 	for _, packed := range of.GetAuxiliaryMetadata() {
 		if left -= len(packed.GetTypeUrl()) + len(packed.GetValue()); packed.GetTypeUrl() == requestMetadataType || left < 0 {
 			continue
 		}
+		before := len(w.b)
 		any := w.open(auxiliaryField)
 		w.text(typeField, packed.GetTypeUrl())
 		w.bytes(valueField, packed.GetValue())
+		if len(w.b)-begin > maxEncoded {
+			w.b = w.b[:before]
+			break
+		}
 		w.close(any)
 	}
 	if d := of.GetVirtualExecutionDuration(); d != nil {
@@ -201,7 +203,7 @@ func (w *wire) stream(field protowire.Number, raw []byte, d *repb.Digest) {
 // outputs lists the first outputs of an action.
 func (w *wire) outputs(result *repb.ActionResult) {
 	//lint:ignore SA1019 what workers for clients of API 2.0 send
-	links := append(result.GetOutputFileSymlinks(), result.GetOutputDirectorySymlinks()...)
+	links := append(slices.Clip(result.GetOutputFileSymlinks()), result.GetOutputDirectorySymlinks()...)
 	if len(links) == 0 {
 		links = result.GetOutputSymlinks()
 	}

@@ -150,6 +150,60 @@ func TestLargeRecord(t *testing.T) {
 	}
 }
 
+// TestRecordIsKept makes records of what only a broken or hostile worker or client sends: each can be
+// read, and what is right in it is there.
+func TestRecordIsKept(t *testing.T) {
+	const noText = "a\xff"
+	small := make([]*anypb.Any, 9000)
+	for i := range small {
+		small[i] = &anypb.Any{TypeUrl: "a"}
+	}
+	for name, result := range map[string]*repb.ActionResult{
+		"many small data": {ExecutionMetadata: &repb.ExecutedActionMetadata{AuxiliaryMetadata: small}},
+		"many empty data": {ExecutionMetadata: &repb.ExecutedActionMetadata{AuxiliaryMetadata: make([]*anypb.Any, 9000)}},
+		"a type that is no text": {ExecutionMetadata: &repb.ExecutedActionMetadata{
+			AuxiliaryMetadata: []*anypb.Any{{TypeUrl: strings.Repeat(noText, maxAuxiliary/2)}},
+		}},
+		"a long hash": {
+			StdoutDigest: &repb.Digest{Hash: strings.Repeat("x", 1<<20), SizeBytes: 1},
+			OutputFiles:  []*repb.OutputFile{{Path: "f", Digest: &repb.Digest{Hash: strings.Repeat("x", 1<<20)}}},
+		},
+		"a hash that is no text": {
+			StdoutDigest: &repb.Digest{Hash: noText, SizeBytes: 1},
+			OutputFiles:  []*repb.OutputFile{{Path: "f", Digest: &repb.Digest{Hash: noText}}},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			st := done("strange", &repb.ExecuteResponse{Result: result})
+			result.ExitCode = 7
+			m := newMaker(New(Options{}))
+			m.write(st, "")
+			if m.wire.item() == nil {
+				t.Fatal("the record is lost")
+			}
+			got := decoded(t, m.wire.item())
+			if got.GetOperation() != "operations/strange" || got.GetExitCode() != 7 || int(got.GetAllOutputs()) != len(result.GetOutputFiles()) {
+				t.Errorf("the record is %v", got)
+			}
+		})
+	}
+}
+
+// TestRowIsOfRecord: the index has the texts that the record has, also those that were no text.
+func TestRowIsOfRecord(t *testing.T) {
+	st := done("row\xff", &repb.ExecuteResponse{})
+	st.Instance, st.User, st.Worker = "instance\xff", "user\xff", "worker\xff"
+	st.Request = request.Metadata{ToolInvocation: "invocation\xff", Target: "target\xff", Mnemonic: "mnemonic\xff"}
+	m := newMaker(New(Options{}))
+	got := written(t, m, st)
+	want := m.row.Texts
+	want[history.Instance], want[history.User], want[history.Worker] = got.GetInstanceName(), got.GetUser(), got.GetWorker()
+	want[history.Invocation], want[history.Target], want[history.Mnemonic] = got.GetInvocation(), got.GetTarget(), got.GetMnemonic()
+	if m.row.Texts != want || m.row.Operation != got.GetOperation() {
+		t.Errorf("the row has %q and %q, the record %q and %q", m.row.Operation, m.row.Texts, got.GetOperation(), want)
+	}
+}
+
 // TestArguments reads the command lines of Commands.
 func TestArguments(t *testing.T) {
 	whole := command(t, "a", "", "bc")

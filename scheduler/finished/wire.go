@@ -16,6 +16,9 @@ import (
 // maxNested limits a message within another: its length takes two bytes.
 const maxNested = 1<<14 - 1
 
+// maxHash limits a hash, which has 128 digits at most.
+const maxHash = 128
+
 // A wire is a message as protobuf encodes it, in memory that is reused. Records are written like
 // this, because to fill in a message and to encode it costs three times as much. A field without a
 // value is not written.
@@ -38,15 +41,17 @@ func (w *wire) item() []byte {
 	return w.b
 }
 
-// text writes a string. What is not UTF-8 would make the message unreadable, and is replaced.
-func (w *wire) text(field protowire.Number, s string) {
+// text writes a string, and returns what it wrote. What is not UTF-8 would make the message
+// unreadable, and is replaced.
+func (w *wire) text(field protowire.Number, s string) string {
 	if s == "" {
-		return
+		return ""
 	}
 	if !utf8.ValidString(s) {
 		s = strings.ToValidUTF8(s, string(utf8.RuneError))
 	}
 	w.element(field, s)
+	return s
 }
 
 // element writes a string even if it is empty.
@@ -67,9 +72,10 @@ func (w *wire) number(field protowire.Number, v int64) {
 	}
 }
 
-// digest writes a digest as hash/size.
+// digest writes a digest as hash/size, unless no function has such a hash: it could be as long as a
+// message, or no text.
 func (w *wire) digest(field protowire.Number, d *repb.Digest) {
-	if d == nil {
+	if d == nil || len(d.GetHash()) > maxHash || !utf8.ValidString(d.GetHash()) {
 		return
 	}
 	var memory [20]byte
