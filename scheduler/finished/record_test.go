@@ -189,6 +189,26 @@ func TestRecordIsKept(t *testing.T) {
 	}
 }
 
+// TestArgumentsNeedRoom: a command does not make a record too large. An argument takes more than its
+// bytes.
+func TestArgumentsNeedRoom(t *testing.T) {
+	long := strings.Repeat("x", maxRaw)
+	result := &repb.ActionResult{StdoutRaw: []byte(long), StderrRaw: []byte(long)}
+	for range maxOutputs {
+		result.OutputFiles = append(result.OutputFiles, &repb.OutputFile{Path: long[:maxText], Digest: digest.Of(digest.SHA256, nil).Proto()})
+	}
+	st := done("large", &repb.ExecuteResponse{Result: result})
+	st.Request.Target, st.Request.Mnemonic, st.Request.Configuration, st.Request.Correlated = long, long, long, long
+	m := newMaker(New(Options{}))
+	m.write(st, "")
+	m.wire.arguments(command(t, make([]string, maxArguments)...), maxArguments)
+	item := m.wire.item()
+	got := decoded(t, item)
+	if len(item) > history.MaxRecordBytes || len(got.GetArguments()) == 0 || !got.GetArgumentsCut() {
+		t.Errorf("the record has %d bytes and %d arguments, cut: %t", len(item), len(got.GetArguments()), got.GetArgumentsCut())
+	}
+}
+
 // TestRowIsOfRecord: the index has the texts that the record has, also those that were no text.
 func TestRowIsOfRecord(t *testing.T) {
 	st := done("row\xff", &repb.ExecuteResponse{})
