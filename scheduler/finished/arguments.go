@@ -14,8 +14,8 @@ const commandArgumentsField protowire.Number = 1
 // tagBytes is more than two fields are larger than their values.
 const tagBytes = 16
 
-// arguments writes the first arguments of an encoded Command, of at most so many bytes and as many as
-// the record has room for, and whether there are more. An invalid Command has none.
+// arguments writes the first arguments of an encoded Command, of at most so many bytes and as many
+// as the record has room for, and whether there are more. An invalid Command has none.
 func (w *wire) arguments(command []byte, most int) {
 	begin, wasCut := len(w.b), int64(0)
 	for len(command) > 0 {

@@ -150,8 +150,8 @@ func TestLargeRecord(t *testing.T) {
 	}
 }
 
-// TestRecordIsKept makes records of what only a broken or hostile worker or client sends: each can be
-// read, and what is right in it is there.
+// TestRecordIsKept makes records of what only a broken or hostile worker or client sends: each can
+// be read, and what is right in it is there.
 func TestRecordIsKept(t *testing.T) {
 	const noText = "a\xff"
 	small := make([]*anypb.Any, 9000)
@@ -189,8 +189,8 @@ func TestRecordIsKept(t *testing.T) {
 	}
 }
 
-// TestArgumentsNeedRoom: a command does not make a record too large. An argument takes more than its
-// bytes.
+// TestArgumentsNeedRoom: a command does not make a record too large. An argument takes more than
+// its bytes.
 func TestArgumentsNeedRoom(t *testing.T) {
 	long := strings.Repeat("x", maxRaw)
 	result := &repb.ActionResult{StdoutRaw: []byte(long), StderrRaw: []byte(long)}
