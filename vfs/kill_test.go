@@ -37,7 +37,7 @@ func killedMain() {
 		b, _ := json.Marshal(s)
 		fmt.Println(string(b))
 	}
-	f, err := Open(Options{MountDir: os.Args[1], UpperDir: os.Args[2]})
+	f, err := Open(Options{MountDir: os.Args[1], UpperDir: os.Args[2], Ready: 4})
 	if err != nil {
 		say(err.Error())
 		os.Exit(1)

@@ -117,8 +117,8 @@ func (p *readyRoots) close() error {
 	return errors.Join(errs...)
 }
 
-// newBareRoot makes the folders and the mounts of a root that has no images. After an error there is
-// nothing left of it.
+// newBareRoot makes the folders and the mounts of a root that has no images. After an error there
+// is nothing left of it.
 func (f *FS) newBareRoot(name string, owner Owner) (*bareRoot, error) {
 	b := &bareRoot{owner: owner}
 	b.points, b.writable = f.foldersOf(name)

@@ -210,7 +210,8 @@ func TestNotReady(t *testing.T) {
 	}
 }
 
-// TestReadyFails: if a root cannot be made ahead, nothing is left of it, and actions make their own.
+// TestReadyFails: if a root cannot be made ahead, nothing is left of it, and actions make their
+// own.
 func TestReadyFails(t *testing.T) {
 	for name, inTheWay := range map[string]func(b *bareRoot) string{
 		"mount points":  func(b *bareRoot) string { return b.points.path },

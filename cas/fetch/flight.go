@@ -42,9 +42,9 @@ type flight struct {
 	pinned  bool // the blob is pinned until only patient askers are left
 	askers  int
 	patient int // askers that are calls of Prefetch or PrefetchRanges
-	// prefetching is the call of Prefetch that returns the blob: the one that began the flight. If none
-	// did, or that call left before the end, it is nil until one that could have begun it leaves after
-	// the end.
+	// prefetching is the call of Prefetch that returns the blob: the one that began the flight. If
+	// none did, or that call left before the end, it is nil until one that could have begun it
+	// leaves after the end.
 	prefetching *prefetching
 	// When it began for a caller that waits; zero if Prefetch asked for it first, and after its end.
 	missedAt time.Time
@@ -258,8 +258,8 @@ func (x *shared) leave(fl *flight) {
 	act()
 }
 
-// leaveBehind is leave for the Prefetch p; nil for PrefetchRanges. It returns whether fl has ended, and
-// how, and whether p is to return the blob.
+// leaveBehind is leave for the Prefetch p; nil for PrefetchRanges. It returns whether fl has ended,
+// and how, and whether p is to return the blob.
 func (x *shared) leaveBehind(fl *flight, p *prefetching) (ended, isMine bool, err error) {
 	x.mu.Lock()
 	fl.patient--

@@ -73,8 +73,8 @@ func queueOf(d digest.Digest, directories bool) queueKind {
 // Prefetch makes ds local, roughly in their order, behind all waiting callers, and waits until they
 // are. It returns, in any order, the blobs that it fetched: not blobs that were local, that another
 // caller fetches, or that were requested before their turn. Of several calls for one blob, only one
-// returns it, the first unless its ctx ends before: to the others it may come sooner than in a round
-// trip. The error is one of the reasons why blobs could not be fetched.
+// returns it, the first unless its ctx ends before: to the others it may come sooner than in a
+// round trip. The error is one of the reasons why blobs could not be fetched.
 //
 // Small blobs are fetched in batches, large ones in streams, with a few calls at a time for all
 // Prefetches of the Store, whose ReadThroughs take turns. Queued blobs delay no caller: a caller

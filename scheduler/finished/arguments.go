@@ -4,13 +4,18 @@ import (
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protowire"
+
+	"github.com/forerunner-build/forerunner/history"
 )
 
 // commandArgumentsField is the number of a Command's arguments (REv2).
 const commandArgumentsField protowire.Number = 1
 
-// arguments writes the first arguments of an encoded Command, of at most so many bytes, and whether
-// there are more. An invalid Command has none.
+// tagBytes is more than two fields are larger than their values.
+const tagBytes = 16
+
+// arguments writes the first arguments of an encoded Command, of at most so many bytes and as many
+// as the record has room for, and whether there are more. An invalid Command has none.
 func (w *wire) arguments(command []byte, most int) {
 	begin, wasCut := len(w.b), int64(0)
 	for len(command) > 0 {
@@ -34,8 +39,8 @@ func (w *wire) arguments(command []byte, most int) {
 			return
 		}
 		command = command[n:]
-		if most -= len(argument) + 1; most < 0 {
-			wasCut = 1 // and most stays below 0
+		if most -= len(argument) + 1; most < 0 || len(w.b)+len(argument)+tagBytes > history.MaxRecordBytes {
+			most, wasCut = -1, 1
 			continue
 		}
 		w.b = protowire.AppendBytes(protowire.AppendTag(w.b, argumentsField, protowire.BytesType), argument)

@@ -24,8 +24,8 @@ const (
 	maxRaw       = 8 << 10
 	maxAuxiliary = 8 << 10
 	maxOutputs   = 20
-	// maxEncoded is how large auxiliary data may be as the record has it: very many small pieces are
-	// larger than what they say.
+	// maxEncoded is how large auxiliary data may be as the record has it: very many small pieces
+	// are larger than what they say.
 	maxEncoded = 12 << 10
 )
 

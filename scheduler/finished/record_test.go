@@ -150,8 +150,8 @@ func TestLargeRecord(t *testing.T) {
 	}
 }
 
-// TestRecordIsKept makes records of what only a broken or hostile worker or client sends: each can be
-// read, and what is right in it is there.
+// TestRecordIsKept makes records of what only a broken or hostile worker or client sends: each can
+// be read, and what is right in it is there.
 func TestRecordIsKept(t *testing.T) {
 	const noText = "a\xff"
 	small := make([]*anypb.Any, 9000)
@@ -186,6 +186,26 @@ func TestRecordIsKept(t *testing.T) {
 				t.Errorf("the record is %v", got)
 			}
 		})
+	}
+}
+
+// TestArgumentsNeedRoom: a command does not make a record too large. An argument takes more than
+// its bytes.
+func TestArgumentsNeedRoom(t *testing.T) {
+	long := strings.Repeat("x", maxRaw)
+	result := &repb.ActionResult{StdoutRaw: []byte(long), StderrRaw: []byte(long)}
+	for range maxOutputs {
+		result.OutputFiles = append(result.OutputFiles, &repb.OutputFile{Path: long[:maxText], Digest: digest.Of(digest.SHA256, nil).Proto()})
+	}
+	st := done("large", &repb.ExecuteResponse{Result: result})
+	st.Request.Target, st.Request.Mnemonic, st.Request.Configuration, st.Request.Correlated = long, long, long, long
+	m := newMaker(New(Options{}))
+	m.write(st, "")
+	m.wire.arguments(command(t, make([]string, maxArguments)...), maxArguments)
+	item := m.wire.item()
+	got := decoded(t, item)
+	if len(item) > history.MaxRecordBytes || len(got.GetArguments()) == 0 || !got.GetArgumentsCut() {
+		t.Errorf("the record has %d bytes and %d arguments, cut: %t", len(item), len(got.GetArguments()), got.GetArgumentsCut())
 	}
 }
 
