@@ -200,7 +200,7 @@ func TestRaceThroughStore(t *testing.T) {
 // does not make the round trip short.
 func TestPaceOfWhatIsOnItsWay(t *testing.T) {
 	upstream := &far{store: openStore(t), gap: roundTrip / 1000}
-	root, paths := sdk(t, upstream.store, 3)
+	root, paths := sdk(t, upstream.store, 1, 166)
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		s, err := disk.Open(dir, disk.Options{MaxBytes: 1 << 30})
@@ -214,7 +214,7 @@ func TestPaceOfWhatIsOnItsWay(t *testing.T) {
 		r := Start(t.Context(), Spec{Root: root, Source: fetches.Through(upstream), Profile: &with, Limits: limits})
 		time.Sleep(20 * roundTrip)
 		stats := r.Stop()
-		if trip := limits.pace.trip; trip < roundTrip || stats.Directories.Files < 500 {
+		if trip := limits.pace.trip; trip < roundTrip || stats.Directories.Files < 160 {
 			t.Errorf("a round trip of %s, after %d directories, want %s", trip, stats.Directories.Files, roundTrip)
 		}
 		fetches.Close()
