@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"math"
 	"os"
-	"os/signal"
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
@@ -145,8 +144,7 @@ func (s *server) prepare(setup *message) error {
 		return fmt.Errorf("become child subreaper: %w", err)
 	}
 	unix.Umask(0o022)
-	catchSignals()
-	if err := unignoreSignals(); err != nil {
+	if err := catchSignals(); err != nil {
 		return err
 	}
 	if err := s.chooseOOMScore(); err != nil {
@@ -233,24 +231,6 @@ func (s *server) equip(f *forker, p *sandbox.Policy) (err error) {
 		return s.slot.SettleThread()
 	}
 	return nil
-}
-
-// catchSignals has the Go runtime catch what it would leave to its default, which
-// would end the launcher before it has cleaned up (a service manager's SIGTERM goes
-// to all processes), what it would take for a fault of its own and die of (a command's
-// SIGABRT), and what it would leave ignored as it was inherited (nohup). What is caught
-// is default again in a command; what is ignored would stay so (unignoreSignals).
-//
-// The deaths of children and what the runtime stops its threads with come with each command. The
-// runtime catches both by itself, and does nothing more if nobody wants to hear of them.
-func catchSignals() {
-	var caught []os.Signal
-	for sig := unix.Signal(1); sig <= lastSignal; sig++ {
-		if sig != unix.SIGCHLD && sig != unix.SIGURG {
-			caught = append(caught, sig)
-		}
-	}
-	signal.Notify(make(chan os.Signal, 1), caught...)
 }
 
 const oomScoreFile = "/proc/self/oom_score_adj"

@@ -2,6 +2,8 @@ package runner
 
 import (
 	"fmt"
+	"os"
+	"os/signal"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -13,29 +15,67 @@ const (
 	sigsetLength = 8 // bytes of the kernel's signal set
 )
 
-// A sigaction is the kernel's, on every 64-bit Linux. Zero is the default action.
+// A sigaction is the kernel's, on every 64-bit Linux. Without a handler it is the default action.
 type sigaction struct {
 	handler, flags, restorer uintptr
 	mask                     uint64
 }
 
-// unignoreSignals gives every signal that is still ignored its default action: those
-// that whoever started the worker ignored and that the Go runtime leaves alone, such
-// as 32 and 33. Commands would inherit them.
-func unignoreSignals() error {
-	for sig := uintptr(1); sig <= lastSignal; sig++ {
-		var old, standard sigaction
-		if _, _, errno := unix.RawSyscall6(unix.SYS_RT_SIGACTION, sig,
-			0, uintptr(unsafe.Pointer(&old)), sigsetLength, 0, 0); errno != 0 {
-			return fmt.Errorf("read action of signal %d: %w", sig, errno)
+// catchSignals has the Go runtime catch what it would leave to its default, which would end the
+// launcher before it has cleaned up (a service manager's SIGTERM goes to all processes), what it
+// would take for a fault of its own and die of (a command's SIGABRT), and what it would leave
+// ignored as it was inherited (nohup). What is caught is default again in a command; what is ignored
+// would stay so.
+//
+// The deaths of children and what the runtime stops its threads with come with each command. The
+// runtime catches both by itself, and does nothing more if nobody wants to hear of them.
+func catchSignals() error {
+	var caught []os.Signal
+	for sig := unix.Signal(1); sig <= lastSignal; sig++ {
+		if sig != unix.SIGCHLD && sig != unix.SIGURG {
+			caught = append(caught, sig)
 		}
-		if old.handler != ignored {
+	}
+	signal.Notify(make(chan os.Signal, 1), caught...)
+	return catchOthers()
+}
+
+// returnAtOnce is a handler of signals, whose address the kernel gets: no Go code runs in it.
+func returnAtOnce()
+
+// addressOfReturn returns the address of returnAtOnce.
+func addressOfReturn() uintptr
+
+// catchOthers catches what the Go runtime never does: the signals that libraries of C use between
+// threads, 32 to 34, and what is ignored as it was inherited. From a command these would end the
+// launcher, although that is the first process of its namespace: the kernel drops what has the
+// default action there, but not while the first thread has it blocked, as in a handler.
+func catchOthers() error {
+	action, err := swapAction(unix.SIGUSR1, nil) // which has all but the handler
+	if err != nil {
+		return err
+	}
+	action.handler = addressOfReturn()
+	for sig := unix.Signal(1); sig <= lastSignal; sig++ {
+		if sig == unix.SIGKILL || sig == unix.SIGSTOP {
 			continue
 		}
-		if _, _, errno := unix.RawSyscall6(unix.SYS_RT_SIGACTION, sig,
-			uintptr(unsafe.Pointer(&standard)), 0, sigsetLength, 0, 0); errno != 0 {
-			return fmt.Errorf("reset action of signal %d: %w", sig, errno)
+		old, err := swapAction(sig, nil)
+		if err == nil && old.handler <= ignored {
+			_, err = swapAction(sig, &action)
+		}
+		if err != nil {
+			return err
 		}
 	}
 	return nil
+}
+
+// swapAction returns the action of a signal, and gives it a new one unless that is nil.
+func swapAction(sig unix.Signal, action *sigaction) (old sigaction, err error) {
+	if _, _, errno := unix.RawSyscall6(unix.SYS_RT_SIGACTION, uintptr(sig),
+		uintptr(unsafe.Pointer(action)), uintptr(unsafe.Pointer(&old)), sigsetLength, 0, 0); errno != 0 {
+		return old, fmt.Errorf("action of signal %d: %w", sig, errno)
+	}
+	return old, nil
 }

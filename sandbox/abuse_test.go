@@ -160,9 +160,11 @@ var abuses = map[string]func(args []string) error{
 		return unix.Prlimit(number(args[0]), unix.RLIMIT_FSIZE, &unix.Rlimit{}, nil)
 	},
 	"send every signal": func(args []string) error {
-		for sig := syscall.Signal(1); sig <= 64; sig++ {
-			if err := unix.Kill(number(args[0]), sig); err != nil {
-				return err
+		for range 50 { // some arrive while it handles others
+			for sig := syscall.Signal(1); sig <= 64; sig++ {
+				if err := unix.Kill(number(args[0]), sig); err != nil {
+					return err
+				}
 			}
 		}
 		return nil
