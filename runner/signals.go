@@ -41,6 +41,8 @@ func catchSignals() error {
 }
 
 // returnAtOnce is a handler of signals, whose address the kernel gets: no Go code runs in it.
+//
+//lint:ignore U1000 addressOfReturn uses it
 func returnAtOnce()
 
 // addressOfReturn returns the address of returnAtOnce.

@@ -47,7 +47,7 @@ func TestFailedHandshakes(t *testing.T) {
 			}
 			test.server.CA = ours.File
 			lines, logged := observer.New(zap.WarnLevel)
-			ended, peer := refuse(t, test.server, zap.New(lines), test.client, test.text)
+			peer, ended := refuse(t, test.server, zap.New(lines), test.client, test.text)
 			all := logged.All()
 			if ended == nil || len(all) != min(len(test.want), 1) {
 				t.Fatalf("%v, logged %v", ended, all)
@@ -64,7 +64,7 @@ func TestFailedHandshakes(t *testing.T) {
 }
 
 // refuse has a server refuse a client, and returns its error and the client's address.
-func refuse(t *testing.T, server certs.Files, log *zap.Logger, client certs.Files, text string) (failed error, peer string) {
+func refuse(t *testing.T, server certs.Files, log *zap.Logger, client certs.Files, text string) (peer string, failed error) {
 	t.Helper()
 	serving, err := certs.NewServer(server, log)
 	if err != nil {
@@ -91,7 +91,7 @@ func refuse(t *testing.T, server certs.Files, log *zap.Logger, client certs.File
 	_, _, failed = serving.Credentials().ServerHandshake(far)
 	_ = far.Close()
 	<-done
-	return failed, near.LocalAddr().String()
+	return near.LocalAddr().String(), failed
 }
 
 // connected returns both ends of a connection.
