@@ -42,7 +42,7 @@ const (
 	// program's memory.
 	memoryBytes, memoryParts = 32 << 20, 8
 	lockFile                 = "lock"
-	// FreeBytes precede an encoded record.
+	// FreeBytes precede an encoded record: they get its length.
 	FreeBytes = 4
 )
 
@@ -217,17 +217,17 @@ func (s *Store) Import(items []byte) {
 		if !ok || len(encoded) > MaxRecordBytes || proto.Unmarshal(encoded, r) != nil {
 			return
 		}
-		next := at + 4 + len(encoded)
+		next := at + FreeBytes + len(encoded)
 		s.add(rowOf(r), items[at:next:next])
 		at = next
 	}
 	s.write(false)
 }
 
-// encode returns an encoded record after four free bytes. It uses memory, and replaces it by larger
+// encode returns an encoded record after FreeBytes. It uses memory, and replaces it by larger
 // memory if necessary. It returns nil if the record is too large.
 func encode(r *historypb.Record, memory *[]byte) []byte {
-	encoded, err := proto.MarshalOptions{}.MarshalAppend(append((*memory)[:0], 0, 0, 0, 0), r)
+	encoded, err := proto.MarshalOptions{}.MarshalAppend(append((*memory)[:0], make([]byte, FreeBytes)...), r)
 	if err != nil || len(encoded) > MaxRecordBytes {
 		return nil
 	}

@@ -81,13 +81,13 @@ func (g *segment) hasRoom() bool {
 	return n > 0 && len(g.pending[n-1]) < blockBytes
 }
 
-// add adds an encoded record, which must have four free bytes in front. The caller must have
+// add adds an encoded record, which must have FreeBytes in front. The caller must have
 // checked hasRoom. It reports whether the block is full.
 func (g *segment) add(r *Row, encoded []byte) (full bool) {
 	n := len(g.pending)
 	block := &g.pending[n-1]
 	g.note(r, uint32(g.written+n-1), uint32(len(*block)))
-	binary.LittleEndian.PutUint32(encoded, uint32(len(encoded)-4))
+	binary.LittleEndian.PutUint32(encoded, uint32(len(encoded)-FreeBytes))
 	*block = append(*block, encoded...)
 	g.raw += int64(len(encoded))
 	return len(*block) >= blockBytes
@@ -186,7 +186,7 @@ func (s *Store) rebuild(g *segment, file io.ReaderAt) *segment {
 				return again // the block was written like this: the rest is useless
 			}
 			again.note(rowOf(r), block, uint32(at))
-			at += 4 + len(encoded)
+			at += FreeBytes + len(encoded)
 		}
 		again.index.offsets = append(again.index.offsets, uint32(again.size))
 		again.size = next
@@ -195,12 +195,12 @@ func (s *Store) rebuild(g *segment, file io.ReaderAt) *segment {
 
 // itemAt returns the encoded record at a place of a block.
 func itemAt(raw []byte, at int) ([]byte, bool) {
-	if at < 0 || at+4 > len(raw) {
+	if at < 0 || at+FreeBytes > len(raw) {
 		return nil, false
 	}
 	n := int(binary.LittleEndian.Uint32(raw[at:]))
-	if n > len(raw)-at-4 {
+	if n > len(raw)-at-FreeBytes {
 		return nil, false
 	}
-	return raw[at+4 : at+4+n], true
+	return raw[at+FreeBytes : at+FreeBytes+n], true
 }

@@ -160,12 +160,8 @@ func cut(path string) (name, rest string) {
 	return path, ""
 }
 
-// Over a real store: one trip for each level and one for the files of the last, and
-// an open that comes meanwhile waits for no more than its own trips.
-func TestRaceThroughStore(t *testing.T) {
-	const levels = 9
-	upstream := &far{store: openStore(t)}
-	root, paths := sdk(t, upstream.store, levels, 40)
+// inStore calls f in a bubble of synctest with an empty store.
+func inStore(t *testing.T, f func(t *testing.T, s *disk.Store, fetches *fetch.Group)) {
 	dir := t.TempDir()
 	synctest.Test(t, func(t *testing.T) {
 		s, err := disk.Open(dir, disk.Options{MaxBytes: 1 << 30})
@@ -173,6 +169,21 @@ func TestRaceThroughStore(t *testing.T) {
 			t.Fatal(err)
 		}
 		fetches := groupOf(t, s)
+		f(t, s, fetches)
+		fetches.Close()
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// Over a real store: one trip for each level and one for the files of the last, and
+// an open that comes meanwhile waits for no more than its own trips.
+func TestRaceThroughStore(t *testing.T) {
+	const levels = 9
+	upstream := &far{store: openStore(t)}
+	root, paths := sdk(t, upstream.store, levels, 40)
+	inStore(t, func(t *testing.T, s *disk.Store, fetches *fetch.Group) {
 		through := fetches.Through(upstream)
 		profile := profileOf(paths[:len(paths)/2]...)
 		began := time.Now()
@@ -189,10 +200,6 @@ func TestRaceThroughStore(t *testing.T) {
 		if err != nil || len(missing) > 0 || int(stats.Files.Files) < len(paths)/2-1 {
 			t.Errorf("%d are missing of %+v, %v", len(missing), stats, err)
 		}
-		fetches.Close()
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
 	})
 }
 
@@ -201,13 +208,7 @@ func TestRaceThroughStore(t *testing.T) {
 func TestPaceOfWhatIsOnItsWay(t *testing.T) {
 	upstream := &far{store: openStore(t), gap: roundTrip / 1000}
 	root, paths := sdk(t, upstream.store, 1, 166)
-	dir := t.TempDir()
-	synctest.Test(t, func(t *testing.T) {
-		s, err := disk.Open(dir, disk.Options{MaxBytes: 1 << 30})
-		if err != nil {
-			t.Fatal(err)
-		}
-		fetches := groupOf(t, s)
+	inStore(t, func(t *testing.T, _ *disk.Store, fetches *fetch.Group) {
 		with := *profileOf(paths...)
 		with.directories = Directories(groupOf(t, upstream.store).Through(nil).LocalDirectory, root, with.Contains)
 		limits := NewLimits(LimitsOptions{})
@@ -216,10 +217,6 @@ func TestPaceOfWhatIsOnItsWay(t *testing.T) {
 		stats := r.Stop()
 		if trip := limits.pace.trip; trip < roundTrip || stats.Directories.Files < 160 {
 			t.Errorf("a round trip of %s, after %d directories, want %s", trip, stats.Directories.Files, roundTrip)
-		}
-		fetches.Close()
-		if err := s.Close(); err != nil {
-			t.Error(err)
 		}
 	})
 }

@@ -258,8 +258,8 @@ func (x *shared) leave(fl *flight) {
 	act()
 }
 
-// leaveBehind is leave for the Prefetch p; nil for PrefetchRanges. It returns whether fl has ended,
-// and how, and whether p is to return the blob.
+// leaveBehind is leave for the Prefetch p. It returns whether fl has ended, and how, and whether p is
+// to return the blob.
 func (x *shared) leaveBehind(fl *flight, p *prefetching) (ended, isMine bool, err error) {
 	x.mu.Lock()
 	fl.patient--
@@ -267,7 +267,7 @@ func (x *shared) leaveBehind(fl *flight, p *prefetching) (ended, isMine bool, er
 	if !ended && fl.prefetching == p {
 		fl.prefetching = nil
 	}
-	if ended && p != nil && fl.behind && fl.by == p.by {
+	if ended && fl.behind && fl.by == p.by {
 		isMine = fl.prefetching == nil || fl.prefetching == p
 		if isMine {
 			fl.prefetching = p

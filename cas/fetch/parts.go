@@ -64,6 +64,8 @@ func (t *ReadThrough) askParts(ctx context.Context, d digest.Digest, parts []spa
 func (x *shared) leaveParts(fl *flight) {
 	x.mu.Lock()
 	fl.partial--
+	fl.patient--
+	act := x.leftLocked(fl)
 	x.mu.Unlock()
-	_, _, _ = x.leaveBehind(fl, nil)
+	act()
 }

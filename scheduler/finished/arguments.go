@@ -17,26 +17,32 @@ const tagBytes = 16
 // arguments writes the first arguments of an encoded Command, of at most so many bytes and as many
 // as the record has room for, and whether there are more. An invalid Command has none.
 func (w *wire) arguments(command []byte, most int) {
-	begin, wasCut := len(w.b), int64(0)
+	begin := len(w.b)
+	if !w.argumentsOf(command, most) {
+		w.b = w.b[:begin]
+	}
+}
+
+// argumentsOf does the work of arguments, up to where the Command is invalid. It reports whether the
+// Command is valid.
+func (w *wire) argumentsOf(command []byte, most int) bool {
+	wasCut := int64(0)
 	for len(command) > 0 {
 		number, kind, n := protowire.ConsumeTag(command)
 		if n < 0 {
-			w.b = w.b[:begin]
-			return
+			return false
 		}
 		command = command[n:]
 		if number != commandArgumentsField || kind != protowire.BytesType {
 			if n = protowire.ConsumeFieldValue(number, kind, command); n < 0 {
-				w.b = w.b[:begin]
-				return
+				return false
 			}
 			command = command[n:]
 			continue
 		}
 		argument, n := protowire.ConsumeBytes(command)
 		if n < 0 || !utf8.Valid(argument) {
-			w.b = w.b[:begin]
-			return
+			return false
 		}
 		command = command[n:]
 		if most -= len(argument) + 1; most < 0 || len(w.b)+len(argument)+tagBytes > history.MaxRecordBytes {
@@ -46,4 +52,5 @@ func (w *wire) arguments(command []byte, most int) {
 		w.b = protowire.AppendBytes(protowire.AppendTag(w.b, argumentsField, protowire.BytesType), argument)
 	}
 	w.number(argumentsCutField, wasCut)
+	return true
 }
