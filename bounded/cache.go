@@ -11,7 +11,7 @@ import (
 // keeps the last entry, whatever its weight. A Cache is not safe for concurrent use.
 type Cache[K comparable, V any] struct {
 	most, weight int64
-	entries      *lru.LRU[K, *entry[V]]
+	entries      lru.LRUCache[K, *entry[V]]
 }
 
 type entry[V any] struct {

@@ -8,7 +8,7 @@ import (
 
 // A Latest keeps a limited number of entries, those that were used most recently. A Latest is not
 // safe for concurrent use; Shared is.
-type Latest[K comparable, V any] struct{ entries *lru.LRU[K, V] }
+type Latest[K comparable, V any] struct{ entries lru.LRUCache[K, V] }
 
 // NewLatest returns an empty Latest with that maximum number of entries, at least one.
 func NewLatest[K comparable, V any](most int) *Latest[K, V] {

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -50,10 +49,7 @@ func (o *ActionsOptions) validate() error {
 // A file holds a mark, a SHA-256 of the rest together with the key, and the message. Nothing is
 // synced to disk: a read detects damage from a power failure by the checksum, and treats the result
 // as missing.
-type Actions struct{ files *files[actionKey] }
-
-// An actionKey is the SHA-256 of the instance name and the action's digest.
-type actionKey [sha256.Size]byte
+type Actions struct{ files *files }
 
 // actionMark begins each file; it changes with the format.
 const actionMark = "FwAR1\n"
@@ -88,7 +84,7 @@ func (a *Actions) Get(ctx context.Context, instance string, d digest.Digest) (*r
 	return r, nil
 }
 
-func (a *Actions) get(ctx context.Context, k actionKey) (*repb.ActionResult, error) {
+func (a *Actions) get(ctx context.Context, k digest.Digest) (*repb.ActionResult, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -98,7 +94,7 @@ func (a *Actions) get(ctx context.Context, k actionKey) (*repb.ActionResult, err
 	}
 	defer file.Close()
 	b, err := io.ReadAll(file)
-	r, wrong := k.examine(b, err)
+	r, wrong := examine(k, b, err)
 	if wrong != "" {
 		a.files.drop(k, generation, wrong)
 		return nil, cas.ErrNotFound
@@ -108,20 +104,20 @@ func (a *Actions) get(ctx context.Context, k actionKey) (*repb.ActionResult, err
 
 // examine returns the result in a file's bytes, or the damage of the file, which may not have been
 // read completely.
-func (k actionKey) examine(b []byte, reading error) (_ *repb.ActionResult, wrong string) {
+func examine(k digest.Digest, b []byte, reading error) (_ *repb.ActionResult, wrong string) {
 	if reading != nil {
 		return nil, fmt.Sprintf("cannot be read: %v", reading)
 	}
-	if r := k.decode(b); r != nil {
+	if r := decode(k, b); r != nil {
 		return r, ""
 	}
 	return nil, "is damaged"
 }
 
 // decode returns the result in a file's bytes; nil if they are damaged.
-func (k actionKey) decode(b []byte) *repb.ActionResult {
+func decode(k digest.Digest, b []byte) *repb.ActionResult {
 	r := new(repb.ActionResult)
-	if encoded, ok := k.unseal(b); ok && proto.Unmarshal(encoded, r) == nil {
+	if encoded, ok := unseal(k, b); ok && proto.Unmarshal(encoded, r) == nil {
 		return r
 	}
 	return nil
@@ -135,7 +131,7 @@ func (a *Actions) Put(ctx context.Context, instance string, d digest.Digest, r *
 	encoded, err := proto.Marshal(r)
 	if err == nil {
 		k := keyOfAction(instance, d)
-		err = a.put(ctx, k, k.seal(encoded))
+		err = a.put(ctx, k, seal(k, encoded))
 	}
 	if err != nil {
 		return fmt.Errorf("put action result %s: %w", d, err)
@@ -143,7 +139,7 @@ func (a *Actions) Put(ctx context.Context, instance string, d digest.Digest, r *
 	return nil
 }
 
-func (a *Actions) put(ctx context.Context, k actionKey, b []byte) error {
+func (a *Actions) put(ctx context.Context, k digest.Digest, b []byte) error {
 	if err := a.files.reserve(1); err != nil {
 		return err
 	}
@@ -156,7 +152,7 @@ func (a *Actions) put(ctx context.Context, k actionKey, b []byte) error {
 	return nil
 }
 
-func (a *Actions) writeReserved(ctx context.Context, k actionKey, b []byte) error {
+func (a *Actions) writeReserved(ctx context.Context, k digest.Digest, b []byte) error {
 	temp, err := a.files.createTemp()
 	if err != nil {
 		return err
@@ -175,47 +171,50 @@ func (a *Actions) writeReserved(ctx context.Context, k actionKey, b []byte) erro
 	return err
 }
 
-func keyOfAction(instance string, d digest.Digest) actionKey {
+// keyOfAction returns the key of the result of action d in an instance: a hash of both, as a Digest
+// of no bytes.
+func keyOfAction(instance string, d digest.Digest) digest.Digest {
 	// The digest comes first and has no line break, so no two keys share a text.
-	return sha256.Sum256([]byte(d.Function().String() + "/" + d.String() + "\n" + instance))
+	hash := sha256.Sum256([]byte(d.Function().String() + "/" + d.String() + "\n" + instance))
+	k, err := digest.FromHash(digest.SHA256, hash, 0)
+	if err != nil {
+		panic(err) // the function and the size are valid
+	}
+	return k
 }
 
-func (k actionKey) sum(encoded []byte) [sha256.Size]byte {
-	return sha256.Sum256(append(k[:], encoded...))
+func sum(k digest.Digest, encoded []byte) [sha256.Size]byte {
+	return sha256.Sum256(append(k.AppendHash(nil), encoded...))
 }
 
-func (k actionKey) seal(encoded []byte) []byte {
-	sum := k.sum(encoded)
+func seal(k digest.Digest, encoded []byte) []byte {
+	sum := sum(k, encoded)
 	return append(append([]byte(actionMark), sum[:]...), encoded...)
 }
 
 // unseal returns the message in a file's bytes; ok is false if they are damaged.
-func (k actionKey) unseal(b []byte) (encoded []byte, ok bool) {
+func unseal(k digest.Digest, b []byte) (encoded []byte, ok bool) {
 	if len(b) < actionHeaderBytes || !strings.HasPrefix(string(b[:actionHeaderBytes]), actionMark) {
 		return nil, false
 	}
-	sum := k.sum(b[actionHeaderBytes:])
+	sum := sum(k, b[actionHeaderBytes:])
 	return b[actionHeaderBytes:], bytes.Equal(sum[:], b[len(actionMark):actionHeaderBytes])
 }
 
-func actionLayout() layout[actionKey] {
-	return layout[actionKey]{
+func actionLayout() layout {
+	return layout{
 		groups: []string{"results"},
 		path:   actionPath,
-		parse: func(path string) (k actionKey, ok bool) {
-			b, err := hex.DecodeString(path[strings.LastIndexByte(path, '/')+1:])
-			if err != nil || len(b) != len(k) {
-				return k, false
-			}
-			copy(k[:], b)
-			return k, actionPath(k) == path
+		parse: func(path string) (k digest.Digest, ok bool) {
+			k, err := digest.Parse(digest.SHA256, path[strings.LastIndexByte(path, '/')+1:], 0)
+			return k, err == nil && actionPath(k) == path
 		},
-		whole: func(_ actionKey, bytes int64) bool { return bytes >= int64(actionHeaderBytes) },
-		cost:  func(actionKey) int64 { return 1 },
+		whole: func(_ digest.Digest, bytes int64) bool { return bytes >= int64(actionHeaderBytes) },
+		cost:  func(digest.Digest) int64 { return 1 },
 	}
 }
 
-func actionPath(k actionKey) string {
-	h := hex.EncodeToString(k[:])
+func actionPath(k digest.Digest) string {
+	h := k.Hash()
 	return "results/" + h[:2] + "/" + h
 }

@@ -111,7 +111,7 @@ func TestActionsNoticeDamage(t *testing.T) {
 		"a flipped bit":   func(_ *testing.T, b []byte) []byte { b[len(b)-1] ^= 1; return b },
 		"of another time": func(_ *testing.T, b []byte) []byte { b[0] = 'X'; return b },
 		"of another action": func(_ *testing.T, b []byte) []byte {
-			return keyOfAction("", storeAction(2)).seal(b[actionHeaderBytes:])
+			return seal(keyOfAction("", storeAction(2)), b[actionHeaderBytes:])
 		},
 	} {
 		for _, restart := range []bool{false, true} {

@@ -15,12 +15,13 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/forerunner-build/forerunner/cas"
+	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/disk/tamper"
 )
 
 // reserve makes room for a file, or a part of one, of that cost. admitted, within
 // settle, or release ends the reservation.
-func (f *files[K]) reserve(cost int64) error {
+func (f *files) reserve(cost int64) error {
 	victims, err := f.claim(cost)
 	f.remove(victims)
 	return err
@@ -32,7 +33,7 @@ const fullShare = 64
 // withSpace does op, and once more after making room when the disk is full.
 // Sizes on disk are larger than those the bound counts, and the disk may be
 // shared, so a disk can be full before the store is.
-func (f *files[K]) withSpace(cost int64, op func() error) error {
+func (f *files) withSpace(cost int64, op func() error) error {
 	err := op()
 	if !diskFull(err) {
 		return unwritable(err)
@@ -77,7 +78,7 @@ func diskFull(err error) bool {
 
 // createTemp creates a file to be written, Readable by all and writable by none
 // once it is closed.
-func (f *files[K]) createTemp() (*os.File, error) {
+func (f *files) createTemp() (*os.File, error) {
 	name := fmt.Sprintf("incoming-%d", f.serial.Add(1))
 	var file *os.File
 	create := func(dir string) (err error) {
@@ -126,7 +127,7 @@ func (a *arrival) is(st *unix.Stat_t) bool {
 // settle moves a file with a reserved cost to its place, and leaves it pinned once. If k exists
 // already, it removes or replaces the old file. After an error the reservation and the file still
 // exist.
-func (f *files[K]) settle(ctx context.Context, k K, a arrival) error {
+func (f *files) settle(ctx context.Context, k digest.Digest, a arrival) error {
 	for {
 		wait, exists := f.admit(k)
 		switch {
@@ -144,7 +145,7 @@ func (f *files[K]) settle(ctx context.Context, k K, a arrival) error {
 	}
 }
 
-func (f *files[K]) settleNew(k K, a arrival) error {
+func (f *files) settleNew(k digest.Digest, a arrival) error {
 	now := time.Now()
 	still := a.seal.Watch(a.from)
 	whole := a.seal.Whole(a.from)
@@ -165,7 +166,7 @@ func (f *files[K]) settleNew(k K, a arrival) error {
 
 // settleAgain removes from, or replaces the file of k by it. k must exist and be pinned by the
 // caller.
-func (f *files[K]) settleAgain(k K, from string, replace bool) error {
+func (f *files) settleAgain(k digest.Digest, from string, replace bool) error {
 	var err error
 	if replace {
 		err = f.rename(from, f.path(k))
@@ -181,7 +182,7 @@ func (f *files[K]) settleAgain(k K, from string, replace bool) error {
 }
 
 // rename moves from to path, and creates the folder for its first file.
-func (f *files[K]) rename(from, path string) error {
+func (f *files) rename(from, path string) error {
 	return f.withSpace(1, func() error {
 		err := os.Rename(from, path)
 		if !errors.Is(err, fs.ErrNotExist) {

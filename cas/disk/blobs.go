@@ -19,7 +19,7 @@ import (
 
 // blobs are the files of a Store, and the empty blob, which always exists.
 type blobs struct {
-	*files[digest.Digest]
+	*files
 	emptyMark atomic.Uint64 // of the file of the empty blob when it was last seen to be right; 0: it was not
 	mending   sync.Mutex    // held while that file is made
 	givingWay func(op func() error) error

@@ -1,6 +1,10 @@
 package disk
 
-import "hash/maphash"
+import (
+	"hash/maphash"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
+)
 
 // maxDamage bounds how many files with one fault an index remembers, with some 50 bytes each. A
 // reader for which that was not enough runs again, so it must be more than leave during a long one.
@@ -20,7 +24,7 @@ const (
 // damage remembers the latest keys whose files had a fault. Readers of such a file ask later, when
 // the key may have a good file again. It stores hashes of the keys. Two keys with the same hash
 // count as the same, which is as harmless as a forgotten key.
-type damage[K comparable] struct {
+type damage struct {
 	count  uint64 // of all since the start
 	forgot uint64 // how many of them, the oldest, are not remembered
 	last   map[uint64]uint64
@@ -30,7 +34,7 @@ type damage[K comparable] struct {
 // damageSeed makes hashes of keys unpredictable.
 var damageSeed = maphash.MakeSeed()
 
-func (m *damage[K]) add(k K) {
+func (m *damage) add(k digest.Digest) {
 	if m.last == nil {
 		m.last = map[uint64]uint64{}
 	}
@@ -49,7 +53,7 @@ func (m *damage[K]) add(k K) {
 }
 
 // among returns the keys in ks for which since returns true.
-func (m *damage[K]) among(ks []K, count uint64) (some []K) {
+func (m *damage) among(ks []digest.Digest, count uint64) (some []digest.Digest) {
 	for _, k := range ks {
 		if m.since(k, count) {
 			some = append(some, k)
@@ -60,6 +64,6 @@ func (m *damage[K]) among(ks []K, count uint64) (some []K) {
 
 // since reports whether a file of k was damaged after the first count damaged files. If this is no
 // longer known for k, it answers for all keys together.
-func (m *damage[K]) since(k K, count uint64) bool {
+func (m *damage) since(k digest.Digest, count uint64) bool {
 	return m.forgot > count || m.count > count && m.last[maphash.Comparable(damageSeed, k)] > count
 }

@@ -17,11 +17,11 @@ import (
 // TestDamageRemembersTheLatest compares it with a plain list of all that happened.
 func TestDamageRemembersTheLatest(t *testing.T) {
 	random := rand.New(rand.NewPCG(16, 1))
-	var m damage[int]
+	var m damage
 	var all []int
 	for range 3 * maxDamage {
 		k := random.IntN(2 * maxDamage)
-		m.add(k)
+		m.add(numbered(k))
 		all = append(all, k)
 	}
 	if len(m.last) > maxDamage || len(m.order) != maxDamage {
@@ -34,7 +34,7 @@ func TestDamageRemembersTheLatest(t *testing.T) {
 	for range 1000 {
 		k, count := random.IntN(2*maxDamage), random.IntN(len(all)+1)
 		want := last[k] > count || count < len(all)-maxDamage // in doubt it was
-		if got := m.since(k, uint64(count)); got != want {
+		if got := m.since(numbered(k), uint64(count)); got != want {
 			t.Fatalf("since(%d, %d): %t", k, count, got)
 		}
 	}
@@ -43,27 +43,27 @@ func TestDamageRemembersTheLatest(t *testing.T) {
 // TestIndexTellsFilesOfAKeyApart: all files of a key have different generations, and knowledge
 // about one file is not used for the next.
 func TestIndexTellsFilesOfAKeyApart(t *testing.T) {
-	x := newIndex[byte](10, 0)
+	x, key := newIndex(10, 0), numbered(1)
 	seen := map[uint64]bool{}
 	for i := range 20 {
 		if _, ok := x.reserve(1); !ok {
 			t.Fatal("no room")
 		}
-		x.admit(1)
-		x.finish(1, 1, 0)
-		e := x.lookup(1)
+		x.admit(key)
+		x.finish(key, 1, 0)
+		e := x.lookup(key)
 		if seen[e.generation] || e.generation == 0 || e.proof != (proof{}) {
 			t.Fatalf("generation %d again, or %+v is known", e.generation, e.proof)
 		}
 		seen[e.generation] = true
 		e.proof = proof{at: 1, mark: 2}
 		if i%2 == 0 {
-			x.drop(1)
+			x.drop(key)
 		} else {
 			x.evict(1)
 		}
-		x.gone(1)
-		if x.faults[damaged].since(1, uint64((i+1)/2)) != (i%2 == 0) {
+		x.gone(key)
+		if x.faults[damaged].since(key, uint64((i+1)/2)) != (i%2 == 0) {
 			t.Errorf("step %d: %+v", i, x.faults[damaged])
 		}
 	}

@@ -14,51 +14,52 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/forerunner-build/forerunner/cas"
+	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/disk/folder"
 	"github.com/forerunner-build/forerunner/cas/disk/tamper"
 	tempfolder "github.com/forerunner-build/forerunner/vfs/folder"
 )
 
 // A layout defines the names and costs of the files in a folder.
-type layout[K comparable] struct {
-	groups []string       // the folders right below, each with one folder per first hash byte
-	path   func(K) string // relative to the folder: group/xx/name
+type layout struct {
+	groups []string                   // the folders right below, each with one folder per first hash byte
+	path   func(digest.Digest) string // relative to the folder: group/xx/name
 	// parse is the inverse of path; ok is false for a name that path never makes.
-	parse func(path string) (k K, ok bool)
+	parse func(path string) (k digest.Digest, ok bool)
 	// whole reports whether a file of that many bytes can be the one of k.
-	whole func(k K, bytes int64) bool
+	whole func(k digest.Digest, bytes int64) bool
 	// right reports whether these are the bytes of k. Nil: readers check this themselves.
-	right func(k K, r io.Reader) bool
-	cost  func(K) int64
+	right func(k digest.Digest, r io.Reader) bool
+	cost  func(digest.Digest) int64
 }
 
 // files is a limited folder of immutable files, named by a key: the common part of Store and
 // Actions. The folder is locked against other processes. Its ledger has the contents.
-type files[K comparable] struct {
+type files struct {
 	*folder.Folder
-	layout layout[K]
+	layout layout
 	log    *zap.Logger
 	serial atomic.Int64               // names temporary files; they are removed at the start
 	places interface{ Next() string } // the folder of a new temporary file; nil: TempDir
 	// setAside moves a damaged file away, and reports it unless found is empty. Nil: the file is
 	// removed.
-	setAside func(k K, path, found string) error
-	stuck    stuck[K]
+	setAside func(k digest.Digest, path, found string) error
+	stuck    stuck
 
-	ledger[K]
+	ledger
 }
 
 // spread is Options.Spread. Files keep the place on the disk that they have as temporary ones.
-func (f *files[K]) spread(wanted bool) {
+func (f *files) spread(wanted bool) {
 	if wanted {
 		f.places = tempfolder.NewScatter(f.TempDir())
 	}
 }
 
-func (f *files[K]) path(k K) string { return filepath.Join(f.Dir, f.layout.path(k)) }
+func (f *files) path(k digest.Digest) string { return filepath.Join(f.Dir, f.layout.path(k)) }
 
 // close lets another process have the folder.
-func (f *files[K]) close() error {
+func (f *files) close() error {
 	if !f.end() {
 		return nil
 	}
@@ -69,7 +70,7 @@ func (f *files[K]) close() error {
 const useChunk = 256
 
 // use counts as a use of each of ks and returns the missing ones.
-func (f *files[K]) use(ks []K) (missing []K) {
+func (f *files) use(ks []digest.Digest) (missing []digest.Digest) {
 	now := time.Now()
 	for len(ks) > 0 {
 		chunk := ks[:min(len(ks), useChunk)]
@@ -85,7 +86,7 @@ func (f *files[K]) use(ks []K) (missing []K) {
 
 // stamp records the time of use in the file itself, for the next start. A file that was evicted in
 // the meantime is missing; that, and any other failure, only costs order.
-func (f *files[K]) stamp(k K, now time.Time) {
+func (f *files) stamp(k digest.Digest, now time.Time) {
 	still := tamper.Unwritten(f.path(k))
 	before, _ := tamper.MarkOf(f.path(k))
 	if err := os.Chtimes(f.path(k), now, now); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -100,8 +101,8 @@ func (f *files[K]) stamp(k K, now time.Time) {
 
 // open opens the file of k for reading, which counts as a use, and returns its generation. It drops
 // a missing file or one with the wrong size, and returns ErrNotFound.
-func (f *files[K]) open(k K) (file *os.File, generation uint64, err error) {
-	f.use([]K{k})
+func (f *files) open(k digest.Digest) (file *os.File, generation uint64, err error) {
+	f.use([]digest.Digest{k})
 	generation, ok := f.pinFile(k)
 	if !ok {
 		return nil, 0, cas.ErrNotFound
@@ -117,7 +118,7 @@ func (f *files[K]) open(k K) (file *os.File, generation uint64, err error) {
 
 // peek opens the file of k for reading, which does not count as a use and does not prevent its
 // eviction. It is never an unfinished file.
-func (f *files[K]) peek(k K) (*os.File, error) {
+func (f *files) peek(k digest.Digest) (*os.File, error) {
 	if !f.contains(k) {
 		return nil, cas.ErrNotFound
 	}
@@ -129,7 +130,7 @@ func (f *files[K]) peek(k K) (*os.File, error) {
 }
 
 // openWhole opens the file of k for reading, or returns its damage.
-func (f *files[K]) openWhole(k K) (file *os.File, wrong string, err error) {
+func (f *files) openWhole(k digest.Digest) (file *os.File, wrong string, err error) {
 	// Nonblocking, so that a pipe or device delays nothing.
 	file, err = os.OpenFile(f.path(k), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ELOOP) {
@@ -155,7 +156,7 @@ func (f *files[K]) openWhole(k K) (file *os.File, wrong string, err error) {
 // read returns the contents of the file of k, or the beginning if the file is longer than size
 // bytes, and the proof of the read. It combines open and a read, with fewer system calls; it is for
 // small files, and the caller checks the bytes.
-func (f *files[K]) read(k K, size int64) (b []byte, p proof, err error) {
+func (f *files) read(k digest.Digest, size int64) (b []byte, p proof, err error) {
 	err = f.withFile(k, func(fd int) error {
 		r, err := beginReading(uintptr(fd))
 		if err != nil {
@@ -171,7 +172,7 @@ func (f *files[K]) read(k K, size int64) (b []byte, p proof, err error) {
 }
 
 // glance is read without the proof.
-func (f *files[K]) glance(k K, size int64) (b []byte, err error) {
+func (f *files) glance(k digest.Digest, size int64) (b []byte, err error) {
 	err = f.withFile(k, func(fd int) (err error) {
 		b, err = readAtMost(fd, f.path(k), size)
 		return err
@@ -180,8 +181,8 @@ func (f *files[K]) glance(k K, size int64) (b []byte, err error) {
 }
 
 // withFile opens the file of k for use, and counts that as a use of k.
-func (f *files[K]) withFile(k K, use func(fd int) error) error {
-	f.use([]K{k})
+func (f *files) withFile(k digest.Digest, use func(fd int) error) error {
+	f.use([]digest.Digest{k})
 	if !f.pin(k) {
 		return cas.ErrNotFound
 	}
@@ -225,13 +226,13 @@ func ignoringEINTR(call func() (int, error)) (int, error) {
 
 // drop forgets k if its damaged file is still the one of that generation, and moves the file away
 // or removes it. It reports whether it was.
-func (f *files[K]) drop(k K, generation uint64, why string) bool {
+func (f *files) drop(k digest.Digest, generation uint64, why string) bool {
 	if !f.leave(k, generation) {
 		return false
 	}
 	if f.setAside == nil {
 		f.log.Warn("dropped a file that "+why, zap.String("path", f.path(k)))
-		f.remove([]K{k})
+		f.remove([]digest.Digest{k})
 		return true
 	}
 	if err := f.setAside(k, f.path(k), why); err != nil {
@@ -242,12 +243,12 @@ func (f *files[K]) drop(k K, generation uint64, why string) bool {
 }
 
 // remove removes the files of keys that are leaving.
-func (f *files[K]) remove(ks []K) {
+func (f *files) remove(ks []digest.Digest) {
 	for _, k := range ks {
 		found, err := f.damageOf(k), error(nil)
 		if found != "" {
 			err = f.setAside(k, f.path(k), found)
-			f.noteDamage([]K{k})
+			f.noteDamage([]digest.Digest{k})
 		} else {
 			err = os.Remove(f.path(k))
 		}
@@ -260,7 +261,7 @@ func (f *files[K]) remove(ks []K) {
 
 // damageOf returns the damage of the file of k, which is leaving: this is the last chance for its
 // users. It reads the file only if it was changed after it was hashed.
-func (f *files[K]) damageOf(k K) string {
+func (f *files) damageOf(k digest.Digest) string {
 	if f.setAside == nil {
 		return ""
 	}
@@ -272,7 +273,7 @@ func (f *files[K]) damageOf(k K) string {
 	}
 	file, found, err := f.openWhole(k)
 	if err != nil {
-		f.noteDamage([]K{k}) // as below
+		f.noteDamage([]digest.Digest{k}) // as below
 		return ""
 	}
 	if found != "" {
@@ -283,7 +284,7 @@ func (f *files[K]) damageOf(k K) string {
 		return "has other bytes than when it was verified"
 	}
 	if !stamping {
-		f.noteDamage([]K{k}) // the bytes that its users have read are unknown
+		f.noteDamage([]digest.Digest{k}) // the bytes that its users have read are unknown
 	}
 	return ""
 }

@@ -3,6 +3,7 @@ package disk
 import (
 	"time"
 
+	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/disk/tamper"
 	"github.com/forerunner-build/forerunner/cas/holders"
 )
@@ -14,12 +15,12 @@ import (
 // Files cannot appear and vanish under a lock, so an entry passes through two states that only
 // writers see: arriving while its file is renamed into place, and leaving while its file is
 // removed. At any moment at most one caller changes the file of a key.
-type index[K comparable] struct {
+type index struct {
 	max     int64
-	entries map[K]*entry[K]
+	entries map[digest.Digest]*entry
 	// idle is the ring of present entries without pins, idle.next being the one
 	// used last and idle.prev the one to evict first.
-	idle entry[K]
+	idle entry
 
 	present  int64 // cost of all present entries
 	pinned   int64 // cost of the present entries that have pins
@@ -29,12 +30,12 @@ type index[K comparable] struct {
 	generation uint64 // of the latest file
 	loaded     uint64 // of the last file that existed at the start
 	// faults has the keys with files that had each of the faults.
-	faults [faults]damage[K]
+	faults [faults]damage
 	// fresh reports whether a proof is valid; nil: all are.
 	fresh func(proof) bool
 
 	// left is called for each leaving entry with holders. Nil: there are no holders.
-	left func(K, *holders.Set)
+	left func(digest.Digest, *holders.Set)
 
 	evicted     int64 // evictions since the start
 	evictedCost int64
@@ -42,8 +43,8 @@ type index[K comparable] struct {
 	hits, misses int64
 }
 
-type entry[K comparable] struct {
-	key   K
+type entry struct {
+	key   digest.Digest
 	cost  int64
 	pins  int32
 	state state
@@ -59,7 +60,7 @@ type entry[K comparable] struct {
 	holders *holders.Set
 	// settled is closed when arriving or leaving ends, and nil otherwise.
 	settled    chan struct{}
-	prev, next *entry[K] // in the ring; nil outside it
+	prev, next *entry // in the ring; nil outside it
 }
 
 type state uint8
@@ -123,13 +124,13 @@ func (p proof) ahead() bool { return p.age() < -time.Second }
 const stampEvery = 3600
 
 // newIndex returns an empty index with memory for that many entries.
-func newIndex[K comparable](maxCost int64, entries int) *index[K] {
-	x := &index[K]{max: maxCost, entries: make(map[K]*entry[K], entries)}
+func newIndex(maxCost int64, entries int) *index {
+	x := &index{max: maxCost, entries: make(map[digest.Digest]*entry, entries)}
 	x.idle.prev, x.idle.next = &x.idle, &x.idle
 	return x
 }
 
-func (x *index[K]) lookup(k K) *entry[K] {
+func (x *index) lookup(k digest.Digest) *entry {
 	if e := x.entries[k]; e != nil && e.state == present {
 		return e
 	}
@@ -138,7 +139,7 @@ func (x *index[K]) lookup(k K) *entry[K] {
 
 // use marks k as used now. stamp asks the caller to set the file's modification
 // time.
-func (x *index[K]) use(k K, now int64) (hit, stamp bool) {
+func (x *index) use(k digest.Digest, now int64) (hit, stamp bool) {
 	e := x.lookup(k)
 	if e == nil {
 		x.misses++
@@ -158,7 +159,7 @@ func (x *index[K]) use(k K, now int64) (hit, stamp bool) {
 
 // pin keeps k from being evicted until unpin is called as often as pin returned
 // true.
-func (x *index[K]) pin(k K) bool {
+func (x *index) pin(k digest.Digest) bool {
 	e := x.lookup(k)
 	if e == nil {
 		return false
@@ -172,7 +173,7 @@ func (x *index[K]) pin(k K) bool {
 }
 
 // unpin takes one pin back, which counts as a use.
-func (x *index[K]) unpin(k K) {
+func (x *index) unpin(k digest.Digest) {
 	e := x.entries[k]
 	if e == nil || e.pins == 0 {
 		panic("cas: unpin without a pin")
@@ -191,7 +192,7 @@ func (x *index[K]) unpin(k K) {
 
 // reserve reserves cost for a new file. The caller removes the files of the victims and calls gone
 // for each, then finish or release. Without ok nothing has changed: there is not enough space.
-func (x *index[K]) reserve(cost int64) (victims []K, ok bool) {
+func (x *index) reserve(cost int64) (victims []digest.Digest, ok bool) {
 	// Two subtractions, because cost comes from clients and may be near the maximum.
 	over := cost - (x.max - x.present - x.reserved)
 	if cost > x.max || over > x.present-x.pinned {
@@ -203,11 +204,11 @@ func (x *index[K]) reserve(cost int64) (victims []K, ok bool) {
 }
 
 // release releases a reservation of reserve.
-func (x *index[K]) release(cost int64) { x.reserved -= cost }
+func (x *index) release(cost int64) { x.reserved -= cost }
 
 // evict makes entries leave until their cost is at least the given one or none
 // is left that may go. The caller removes their files and calls gone for each.
-func (x *index[K]) evict(cost int64) (victims []K) {
+func (x *index) evict(cost int64) (victims []digest.Digest) {
 	for cost > 0 && x.idle.prev != &x.idle {
 		e := x.idle.prev
 		cost -= e.cost
@@ -221,7 +222,7 @@ func (x *index[K]) evict(cost int64) (victims []K) {
 
 // drop makes k leave although it may have pins, for its file turned out to be
 // damaged. After true the caller removes the file and calls gone.
-func (x *index[K]) drop(k K) bool {
+func (x *index) drop(k digest.Digest) bool {
 	e := x.lookup(k)
 	if e == nil {
 		return false
@@ -232,14 +233,14 @@ func (x *index[K]) drop(k K) bool {
 }
 
 // noteStrange records that others have changed the file of e since its mark was recorded.
-func (x *index[K]) noteStrange(e *entry[K]) {
+func (x *index) noteStrange(e *entry) {
 	e.proof.strange++
 	x.faults[strange].add(e.key)
 	x.faults[unproven].add(e.key) // for readers that have not reported yet
 }
 
 // prove records the result for the file of e.
-func (x *index[K]) prove(e *entry[K], p proof) {
+func (x *index) prove(e *entry, p proof) {
 	if e.proof.mark != p.mark && e.proof.mark != 0 && !e.stamping {
 		x.noteStrange(e)
 	}
@@ -247,7 +248,7 @@ func (x *index[K]) prove(e *entry[K], p proof) {
 	e.proof = p
 }
 
-func (x *index[K]) leave(e *entry[K]) {
+func (x *index) leave(e *entry) {
 	if e.pins > 0 {
 		x.pinned -= e.cost
 	} else {
@@ -269,15 +270,15 @@ func (x *index[K]) leave(e *entry[K]) {
 }
 
 // gone ends the leaving of k.
-func (x *index[K]) gone(k K) { x.settleAbsent(x.entries[k]) }
+func (x *index) gone(k digest.Digest) { x.settleAbsent(x.entries[k]) }
 
 // admit permits the caller to add the file of k. If another caller is changing it now, wait is a
 // channel to wait on before the next attempt; if it exists already, exists is true; otherwise the
 // caller moves the file into place and then calls finish or abort.
-func (x *index[K]) admit(k K) (wait <-chan struct{}, exists bool) {
+func (x *index) admit(k digest.Digest) (wait <-chan struct{}, exists bool) {
 	e := x.entries[k]
 	if e == nil {
-		e = &entry[K]{key: k}
+		e = &entry{key: k}
 		x.entries[k] = e
 	}
 	switch e.state {
@@ -291,7 +292,7 @@ func (x *index[K]) admit(k K) (wait <-chan struct{}, exists bool) {
 }
 
 // finish ends the arrival of k, whose cost was reserved.
-func (x *index[K]) finish(k K, cost, now int64) {
+func (x *index) finish(k digest.Digest, cost, now int64) {
 	e := x.entries[k]
 	close(e.settled)
 	e.state, e.settled, e.cost, e.stamped = present, nil, cost, now
@@ -308,9 +309,9 @@ func (x *index[K]) finish(k K, cost, now int64) {
 }
 
 // abort ends the arrival of k without a file. The reservation stays.
-func (x *index[K]) abort(k K) { x.settleAbsent(x.entries[k]) }
+func (x *index) abort(k digest.Digest) { x.settleAbsent(x.entries[k]) }
 
-func (x *index[K]) settleAbsent(e *entry[K]) {
+func (x *index) settleAbsent(e *entry) {
 	close(e.settled)
 	e.state, e.settled = absent, nil
 	if e.pins == 0 {
@@ -319,22 +320,22 @@ func (x *index[K]) settleAbsent(e *entry[K]) {
 }
 
 // load adds a file from disk as the most recently used one, regardless of the limit.
-func (x *index[K]) load(k K, cost, stamped int64) {
+func (x *index) load(k digest.Digest, cost, stamped int64) {
 	x.generation++
 	x.loaded = x.generation
-	e := &entry[K]{key: k, cost: cost, state: present, stamped: stamped, generation: x.generation}
+	e := &entry{key: k, cost: cost, state: present, stamped: stamped, generation: x.generation}
 	x.entries[k] = e
 	x.present += cost
 	x.count++
 	x.link(e)
 }
 
-func (x *index[K]) link(e *entry[K]) {
+func (x *index) link(e *entry) {
 	e.prev, e.next = &x.idle, x.idle.next
 	e.prev.next, e.next.prev = e, e
 }
 
-func (x *index[K]) unlink(e *entry[K]) {
+func (x *index) unlink(e *entry) {
 	e.prev.next, e.next.prev = e.next, e.prev
 	e.prev, e.next = nil, nil
 }

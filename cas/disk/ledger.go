@@ -8,17 +8,18 @@ import (
 	"sync"
 
 	"github.com/forerunner-build/forerunner/cas"
+	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
 // A ledger is an index with its lock: the contents of a folder, for all concurrent callers. It only
 // decides. It does no I/O, so its lock is never held during any; files carries out its decisions.
-type ledger[K comparable] struct {
+type ledger struct {
 	mu     sync.Mutex
-	index  *index[K] // guarded by mu
-	closed bool      // guarded by mu
-	proved bool      // guarded by mu; proofs have changed since this was set to false
+	index  *index // guarded by mu
+	closed bool   // guarded by mu
+	proved bool   // guarded by mu; proofs have changed since this was set to false
 	// verifying has the keys with files that are being verified; guarded by mu.
-	verifying map[K]*verification
+	verifying map[digest.Digest]*verification
 }
 
 // A verification is of one file, by some readers at the same time.
@@ -31,11 +32,11 @@ type verification struct {
 
 // verify says that the caller takes the mark of the file of k and reads it, to prove it before the
 // call of endVerify.
-func (l *ledger[K]) verify(k K) {
+func (l *ledger) verify(k digest.Digest) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.verifying == nil {
-		l.verifying = map[K]*verification{}
+		l.verifying = map[digest.Digest]*verification{}
 	}
 	v := l.verifying[k]
 	if v == nil {
@@ -46,7 +47,7 @@ func (l *ledger[K]) verify(k K) {
 }
 
 // endVerify ends this.
-func (l *ledger[K]) endVerify(k K) {
+func (l *ledger) endVerify(k digest.Digest) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	v := l.verifying[k]
@@ -56,7 +57,7 @@ func (l *ledger[K]) endVerify(k K) {
 }
 
 // end makes all later lookups fail. It reports whether this is the first call.
-func (l *ledger[K]) end() bool {
+func (l *ledger) end() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	was := l.closed
@@ -65,7 +66,7 @@ func (l *ledger[K]) end() bool {
 }
 
 // contains reports whether k exists. It does not count as a use.
-func (l *ledger[K]) contains(k K) bool {
+func (l *ledger) contains(k digest.Digest) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return !l.closed && l.index.lookup(k) != nil
@@ -73,7 +74,7 @@ func (l *ledger[K]) contains(k K) bool {
 
 // touch counts as a use of each of ks at that time, in Unix seconds. It returns the missing ones,
 // and those whose files should be stamped with the time.
-func (l *ledger[K]) touch(ks []K, now int64) (missing, stamps []K) {
+func (l *ledger) touch(ks []digest.Digest, now int64) (missing, stamps []digest.Digest) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, k := range ks {
@@ -94,7 +95,7 @@ func (l *ledger[K]) touch(ks []K, now int64) (missing, stamps []K) {
 
 // look returns the generation and the proof of the file of k. Unlike a pin it does not count as a
 // use: a walk over all files leaves their order unchanged, and prevents no eviction.
-func (l *ledger[K]) look(k K) (generation uint64, p proof, ok bool) {
+func (l *ledger) look(k digest.Digest) (generation uint64, p proof, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e := l.index.lookup(k)
@@ -105,27 +106,27 @@ func (l *ledger[K]) look(k K) (generation uint64, p proof, ok bool) {
 }
 
 // holds returns the number of files, and their cost.
-func (l *ledger[K]) holds() (count, cost int64) {
+func (l *ledger) holds() (count, cost int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.index.count, l.index.present
 }
 
 // pin keeps k from being evicted until unpin is called as often.
-func (l *ledger[K]) pin(k K) bool {
+func (l *ledger) pin(k digest.Digest) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return !l.closed && l.index.pin(k)
 }
 
 // pinFile pins k and returns the generation of its file.
-func (l *ledger[K]) pinFile(k K) (generation uint64, ok bool) {
+func (l *ledger) pinFile(k digest.Digest) (generation uint64, ok bool) {
 	generation, _, ok = l.pinProof(k)
 	return generation, ok
 }
 
 // pinProof pins k and returns the generation and the proof of its file.
-func (l *ledger[K]) pinProof(k K) (generation uint64, p proof, ok bool) {
+func (l *ledger) pinProof(k digest.Digest) (generation uint64, p proof, ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed || !l.index.pin(k) {
@@ -135,14 +136,14 @@ func (l *ledger[K]) pinProof(k K) (generation uint64, p proof, ok bool) {
 	return e.generation, e.proof, true
 }
 
-func (l *ledger[K]) unpin(k K) {
+func (l *ledger) unpin(k digest.Digest) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.index.unpin(k)
 }
 
 // has reports whether the file of k is the one of that generation.
-func (l *ledger[K]) has(k K, generation uint64) bool {
+func (l *ledger) has(k digest.Digest, generation uint64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e := l.index.lookup(k)
@@ -150,7 +151,7 @@ func (l *ledger[K]) has(k K, generation uint64) bool {
 }
 
 // prove records the proof of the file of k, if it is still the one of that generation.
-func (l *ledger[K]) prove(k K, generation uint64, p proof) {
+func (l *ledger) prove(k digest.Digest, generation uint64, p proof) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if v := l.verifying[k]; v != nil && v.from == p.mark {
@@ -165,7 +166,7 @@ func (l *ledger[K]) prove(k K, generation uint64, p proof) {
 // notice records that a caller, before its use of the file of k, found an unknown mark: others have
 // changed the file before. It is called between verify and endVerify, with a mark that was read
 // there.
-func (l *ledger[K]) notice(k K, generation, mark uint64) {
+func (l *ledger) notice(k digest.Digest, generation, mark uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if v := l.verifying[k]; v != nil && v.from == mark {
@@ -183,7 +184,7 @@ func (l *ledger[K]) notice(k K, generation, mark uint64) {
 // proveRead records the proof from a read of the file of k, if the file has that generation and the
 // known mark. Otherwise it reports that the caller must check which file that was. A known proof
 // that is at most again seconds older stays.
-func (l *ledger[K]) proveRead(k K, generation uint64, p proof, again int64) (other bool) {
+func (l *ledger) proveRead(k digest.Digest, generation uint64, p proof, again int64) (other bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e := l.index.lookup(k)
@@ -202,7 +203,7 @@ func (l *ledger[K]) proveRead(k K, generation uint64, p proof, again int64) (oth
 
 // restamped says that the store has finished its change of the file of k, whose mark was before and
 // is after; 0: it is unknown.
-func (l *ledger[K]) restamped(k K, before, after uint64) {
+func (l *ledger) restamped(k digest.Digest, before, after uint64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e := l.index.entries[k] // it may have left in the meantime
@@ -224,7 +225,7 @@ func (l *ledger[K]) restamped(k K, before, after uint64) {
 // believe adopts the notes about existing files that have not been verified since. It returns their
 // number. A file that has changed since its note is doubtful. No caller has used it since, so every
 // use reads its present bytes.
-func (l *ledger[K]) believe(notes []proven[K]) (count int) {
+func (l *ledger) believe(notes []proven) (count int) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, n := range notes {
@@ -245,7 +246,7 @@ func (l *ledger[K]) believe(notes []proven[K]) (count int) {
 
 // haveProved reports whether proofs have changed since it was called last, unless the ledger has
 // ended.
-func (l *ledger[K]) haveProved() bool {
+func (l *ledger) haveProved() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	changed := l.proved && !l.closed
@@ -254,29 +255,29 @@ func (l *ledger[K]) haveProved() bool {
 }
 
 // noteLater makes haveProved report again.
-func (l *ledger[K]) noteLater() {
+func (l *ledger) noteLater() {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.proved = true
 }
 
 // proven is a file that was verified.
-type proven[K comparable] struct {
-	key   K
+type proven struct {
+	key   digest.Digest
 	proof proof
 }
 
 // proofs yields the proofs of all files that were verified, or are doubtful, like walk.
-func (l *ledger[K]) proofs(n int) iter.Seq[[]proven[K]] {
-	return walk(l, n, func(e *entry[K]) (proven[K], bool) {
-		return proven[K]{e.key, e.proof}, e.proof.at != 0 || e.proof.doubt
+func (l *ledger) proofs(n int) iter.Seq[[]proven] {
+	return walk(l, n, func(e *entry) (proven, bool) {
+		return proven{e.key, e.proof}, e.proof.at != 0 || e.proof.doubt
 	})
 }
 
 // walk yields the results of pick for the entries of l that it accepts, of up to n entries at a
 // time. The lock is held for so many and not while they are yielded. Entries that are added or
 // removed during the walk may be missing. The next step overwrites the slice.
-func walk[K comparable, T any](l *ledger[K], n int, pick func(*entry[K]) (T, bool)) iter.Seq[[]T] {
+func walk[T any](l *ledger, n int, pick func(*entry) (T, bool)) iter.Seq[[]T] {
 	return func(yield func([]T) bool) {
 		chunk, looked := make([]T, 0, n), 0
 		l.mu.Lock()
@@ -301,7 +302,7 @@ func walk[K comparable, T any](l *ledger[K], n int, pick func(*entry[K]) (T, boo
 }
 
 // noteDamage notes that files of ks were damaged, which are none of the index's.
-func (l *ledger[K]) noteDamage(ks []K) {
+func (l *ledger) noteDamage(ks []digest.Digest) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, k := range ks {
@@ -310,14 +311,14 @@ func (l *ledger[K]) noteDamage(ks []K) {
 }
 
 // count returns how often that has happened since the start.
-func (l *ledger[K]) count(f fault) uint64 {
+func (l *ledger) count(f fault) uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.index.faults[f].count
 }
 
 // since returns the keys in ks that had a file with this fault after the first count such files.
-func (l *ledger[K]) since(f fault, ks []K, count uint64) []K {
+func (l *ledger) since(f fault, ks []digest.Digest, count uint64) []digest.Digest {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.index.faults[f].among(ks, count)
@@ -325,7 +326,7 @@ func (l *ledger[K]) since(f fault, ks []K, count uint64) []K {
 
 // leave makes k leave if its damaged file is still the one of that generation. After true the
 // caller removes the file and calls gone.
-func (l *ledger[K]) leave(k K, generation uint64) bool {
+func (l *ledger) leave(k digest.Digest, generation uint64) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e := l.index.lookup(k)
@@ -333,7 +334,7 @@ func (l *ledger[K]) leave(k K, generation uint64) bool {
 }
 
 // leaving returns the proof of the file of k, which is leaving, and whether the store changes it.
-func (l *ledger[K]) leaving(k K) (p proof, stamping bool) {
+func (l *ledger) leaving(k digest.Digest) (p proof, stamping bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	e := l.index.entries[k]
@@ -341,14 +342,14 @@ func (l *ledger[K]) leaving(k K) (p proof, stamping bool) {
 }
 
 // gone says that the leaving file of k is no longer in its place.
-func (l *ledger[K]) gone(k K) {
+func (l *ledger) gone(k digest.Digest) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.index.gone(k)
 }
 
 // left waits until k is not leaving any more, and reports whether it was.
-func (l *ledger[K]) left(ctx context.Context, k K) (bool, error) {
+func (l *ledger) left(ctx context.Context, k digest.Digest) (bool, error) {
 	l.mu.Lock()
 	var settled <-chan struct{}
 	if e := l.index.entries[k]; e != nil && e.state == leaving {
@@ -367,7 +368,7 @@ func (l *ledger[K]) left(ctx context.Context, k K) (bool, error) {
 }
 
 // fits returns why a file of that cost can never be stored.
-func (l *ledger[K]) fits(cost int64) error {
+func (l *ledger) fits(cost int64) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if cost > l.index.max {
@@ -378,7 +379,7 @@ func (l *ledger[K]) fits(cost int64) error {
 
 // claim reserves cost for a file, or a part of one, once the caller has removed the victims.
 // admitted, or release, ends the reservation.
-func (l *ledger[K]) claim(cost int64) (victims []K, err error) {
+func (l *ledger) claim(cost int64) (victims []digest.Digest, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if l.closed {
@@ -393,7 +394,7 @@ func (l *ledger[K]) claim(cost int64) (victims []K, err error) {
 }
 
 // release releases a reservation of claim.
-func (l *ledger[K]) release(cost int64) {
+func (l *ledger) release(cost int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.index.release(cost)
@@ -401,7 +402,7 @@ func (l *ledger[K]) release(cost int64) {
 
 // evict makes files of that total cost leave, as far as there are unpinned ones, or share of all if
 // that is more; 0 is none. The caller removes them. made is their cost.
-func (l *ledger[K]) evict(cost, share int64) (victims []K, made int64) {
+func (l *ledger) evict(cost, share int64) (victims []digest.Digest, made int64) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if share > 0 {
@@ -413,7 +414,7 @@ func (l *ledger[K]) evict(cost, share int64) (victims []K, made int64) {
 }
 
 // bound sets the bound. The caller removes the victims.
-func (l *ledger[K]) bound(maxCost int64) (victims []K) {
+func (l *ledger) bound(maxCost int64) (victims []digest.Digest) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.index.max = maxCost
@@ -421,7 +422,7 @@ func (l *ledger[K]) bound(maxCost int64) (victims []K) {
 }
 
 // admit permits the caller to add the file of k, like index.admit, or pins the existing one.
-func (l *ledger[K]) admit(k K) (wait <-chan struct{}, exists bool) {
+func (l *ledger) admit(k digest.Digest) (wait <-chan struct{}, exists bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	wait, exists = l.index.admit(k)
@@ -432,7 +433,7 @@ func (l *ledger[K]) admit(k K) (wait <-chan struct{}, exists bool) {
 }
 
 // admitted says that the file of k, whose cost was claimed, is in its place, and pins it.
-func (l *ledger[K]) admitted(k K, cost, now int64, p proof) {
+func (l *ledger) admitted(k digest.Digest, cost, now int64, p proof) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.index.finish(k, cost, now)
@@ -441,7 +442,7 @@ func (l *ledger[K]) admitted(k K, cost, now int64, p proof) {
 }
 
 // abort says that the admitted file of k will not arrive.
-func (l *ledger[K]) abort(k K) {
+func (l *ledger) abort(k digest.Digest) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.index.abort(k)

@@ -50,7 +50,7 @@ func TestFilesOfAKeyAreToldApart(t *testing.T) {
 		t.Error("the old file is taken for the new one")
 	}
 	s.files.prove(d, before, was)
-	if n := s.files.believe([]proven[digest.Digest]{{d, proof{at: 1, mark: known.mark + 1}}}); n != 0 {
+	if n := s.files.believe([]proven{{d, proof{at: 1, mark: known.mark + 1}}}); n != 0 {
 		t.Error("a note of another file is believed")
 	}
 	if s.files.proveRead(d, before, was, 0) {
@@ -110,7 +110,7 @@ func TestNewerVerificationsStay(t *testing.T) {
 	older.at -= 100
 	soon.at += noteAgain
 	later.at += noteAgain + 1
-	if n := s.files.believe([]proven[digest.Digest]{{d, older}}); n != 0 {
+	if n := s.files.believe([]proven{{d, older}}); n != 0 {
 		t.Error("an older note is believed")
 	}
 	s.files.haveProved()

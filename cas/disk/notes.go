@@ -30,7 +30,7 @@ const notesEvery = 10 * time.Minute
 // before. A record is the digest function, the hash, and the size, the time in Unix seconds, which
 // is 0 if it is too recent, and the mark, with eight bytes each in little endian.
 type notes struct {
-	files *files[digest.Digest]
+	files *files
 	path  string
 	log   *zap.Logger
 
@@ -90,10 +90,10 @@ func (n *notes) load() (blobs int) {
 
 // believe makes the store adopt records.
 func (n *notes) believe(records []byte) (blobs int) {
-	some := make([]proven[digest.Digest], 0, len(records)/noteBytes)
+	some := make([]proven, 0, len(records)/noteBytes)
 	for ; len(records) > 0; records = records[noteBytes:] {
 		if d, known, err := parseNote(records[:noteBytes]); err == nil {
-			some = append(some, proven[digest.Digest]{d, known})
+			some = append(some, proven{d, known})
 		}
 	}
 	return n.files.believe(some)

@@ -33,7 +33,7 @@ const (
 // that is missing in the file after a crash or a power failure is void: the holder uploads the blob
 // again.
 type possession struct {
-	files *files[digest.Digest]
+	files *files
 	path  string
 	log   *zap.Logger
 
@@ -52,7 +52,7 @@ type possession struct {
 }
 
 // openPossession reads the holders of the blobs in f, which has no other users yet.
-func openPossession(f *files[digest.Digest], log *zap.Logger) (*possession, error) {
+func openPossession(f *files, log *zap.Logger) (*possession, error) {
 	p := &possession{files: f, path: filepath.Join(f.Dir, holdersName), log: log}
 	if err := p.load(); err != nil {
 		return nil, fmt.Errorf("read which instance names have which blobs: %w", err)

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sys/unix"
 
+	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/disk/folder"
 	"github.com/forerunner-build/forerunner/cas/disk/tamper"
 )
@@ -24,12 +25,12 @@ const scanWidth = 8
 
 // openFiles takes the folder for this process, removes the leftovers of a crash and reads its
 // contents. The caller sets the maximum with limit.
-func openFiles[K comparable](dir string, l layout[K], log *zap.Logger) (*files[K], error) {
+func openFiles(dir string, l layout, log *zap.Logger) (*files, error) {
 	own, err := folder.Open(dir, log, notesName, holdersName, scrubName)
 	if err != nil {
 		return nil, err
 	}
-	f := &files[K]{Folder: own, layout: l, log: log}
+	f := &files{Folder: own, layout: l, log: log}
 	if err := f.scan(); err != nil {
 		_ = own.Close()
 		return nil, err
@@ -46,13 +47,13 @@ const (
 )
 
 // limit sets the maximum, and evicts the excess.
-func (f *files[K]) limit(maxCost int64) {
+func (f *files) limit(maxCost int64) {
 	f.remove(f.bound(maxCost))
 }
 
 // A found is a file seen by scan.
-type found[K comparable] struct {
-	key   K
+type found struct {
+	key   digest.Digest
 	mtime int64 // in nanoseconds
 	mark  uint64
 }
@@ -60,11 +61,11 @@ type found[K comparable] struct {
 // scan fills the index from the folder, the file modified last as the one used
 // last. It needs one stat per file, in scanWidth folders at once, and after a start of
 // the machine reads some.
-func (f *files[K]) scan() error {
+func (f *files) scan() error {
 	var (
 		group errgroup.Group
 		mu    sync.Mutex
-		all   []found[K] // guarded by mu
+		all   []found // guarded by mu
 		// lost are the shards of each group that cannot be read, and cause is why the last one
 		// cannot. Guarded by mu.
 		lost  = map[string][]string{}
@@ -98,14 +99,14 @@ func (f *files[K]) scan() error {
 			return err
 		}
 	}
-	slices.SortFunc(all, func(a, b found[K]) int { return cmp.Compare(a.mtime, b.mtime) })
+	slices.SortFunc(all, func(a, b found) int { return cmp.Compare(a.mtime, b.mtime) })
 	if !f.SameBoot() {
 		var err error
 		if all, err = f.checkLatest(all); err != nil {
 			return err
 		}
 	}
-	f.index = newIndex[K](0, len(all))
+	f.index = newIndex(0, len(all))
 	now := time.Now().Unix()
 	for _, one := range all {
 		f.index.load(one.key, f.layout.cost(one.key), min(one.mtime/int64(time.Second), now))
@@ -116,7 +117,7 @@ func (f *files[K]) scan() error {
 
 // scanShard lists the complete files of one folder and removes the others. It leaves files that
 // this package did not name.
-func (f *files[K]) scanShard(shard string) ([]found[K], error) {
+func (f *files) scanShard(shard string) ([]found, error) {
 	dir, err := f.OpenShard(shard)
 	if dir == nil || err != nil {
 		return nil, err
@@ -126,7 +127,7 @@ func (f *files[K]) scanShard(shard string) ([]found[K], error) {
 	if err != nil {
 		return nil, err
 	}
-	some := make([]found[K], 0, len(names))
+	some := make([]found, 0, len(names))
 	for _, name := range names {
 		path := shard + "/" + name
 		k, ok := f.layout.parse(path)
@@ -144,7 +145,7 @@ func (f *files[K]) scanShard(shard string) ([]found[K], error) {
 			continue
 		}
 		if st.Mode&unix.S_IFMT == unix.S_IFREG && f.layout.whole(k, st.Size) {
-			some = append(some, found[K]{k, st.Mtim.Nano(), tamper.Mark(&st)})
+			some = append(some, found{k, st.Mtim.Nano(), tamper.Mark(&st)})
 			continue
 		}
 		f.log.Warn("removed a damaged file from the store",
@@ -166,13 +167,13 @@ const unsyncedFor = 5 * time.Minute
 // show it: a program that sets the size of a file before it writes the bytes, like a linker, or
 // that writes out of order, may have left zeros in it. If files are ahead of the clock, their times
 // are unknown: the clock was wrong for a while then, or is wrong now, for all of them.
-func (f *files[K]) checkLatest(all []found[K]) ([]found[K], error) {
+func (f *files) checkLatest(all []found) ([]found, error) {
 	if len(all) == 0 || f.layout.right == nil {
 		return all, nil
 	}
 	began := time.Now()
 	before := func(mtime int64) int {
-		n, _ := slices.BinarySearchFunc(all, mtime, func(one found[K], mtime int64) int { return cmp.Compare(one.mtime, mtime) })
+		n, _ := slices.BinarySearchFunc(all, mtime, func(one found, mtime int64) int { return cmp.Compare(one.mtime, mtime) })
 		return n
 	}
 	n := before(began.UnixNano() + 1)
@@ -205,7 +206,7 @@ func (f *files[K]) checkLatest(all []found[K]) ([]found[K], error) {
 }
 
 // removeWrong removes the file of k unless its bytes are right.
-func (f *files[K]) removeWrong(k K) (wrong bool, err error) {
+func (f *files) removeWrong(k digest.Digest) (wrong bool, err error) {
 	file, found, err := f.openWhole(k)
 	if err != nil {
 		return false, err

@@ -39,7 +39,7 @@ func NewScrubber(s *Store, a *Actions, o scrub.Options) (*Scrubber, error) {
 }
 
 // shards lists the folders that files are in.
-func (f *files[K]) shards() (all []string, err error) {
+func (f *files) shards() (all []string, err error) {
 	for _, group := range f.layout.groups {
 		entries, err := os.ReadDir(filepath.Join(f.Dir, group))
 		if err != nil && !errors.Is(err, os.ErrNotExist) {
@@ -55,7 +55,7 @@ func (f *files[K]) shards() (all []string, err error) {
 }
 
 // shard lists the paths in such a folder. The error for a damaged one is scrub.ErrUnlisted.
-func (f *files[K]) shard(name string) ([]string, error) {
+func (f *files) shard(name string) ([]string, error) {
 	names, err := namesIn(filepath.Join(f.Dir, name))
 	if err != nil && !errors.Is(err, os.ErrNotExist) && !folder.IsOfProcess(err) {
 		return nil, fmt.Errorf("%w: %w", scrub.ErrUnlisted, err)
@@ -156,13 +156,13 @@ func (v *blobTarget) take(shard string) []digest.Digest {
 }
 
 // presentKey picks the keys of all files.
-func presentKey[K comparable](e *entry[K]) (K, bool) { return e.key, e.state == present }
+func presentKey(e *entry) (digest.Digest, bool) { return e.key, e.state == present }
 
 // keyNear picks the blobs of a shard and of those whose hashes have the same first digit.
-func keyNear(shard string) func(*entry[digest.Digest]) (digest.Digest, bool) {
+func keyNear(shard string) func(*entry) (digest.Digest, bool) {
 	group, digits, _ := strings.Cut(shard, "/")
 	first, err := hex.DecodeString(digits)
-	return func(e *entry[digest.Digest]) (digest.Digest, bool) {
+	return func(e *entry) (digest.Digest, bool) {
 		var room [digest.HashSize]byte
 		within := e.state == present && err == nil && len(first) == 1 &&
 			e.key.Function().String() == group && e.key.AppendHash(room[:0])[0]>>4 == first[0]>>4
@@ -172,7 +172,7 @@ func keyNear(shard string) func(*entry[digest.Digest]) (digest.Digest, bool) {
 
 // dropGone forgets k if its file is missing, and reports whether it is. A file is missing if the
 // disk says so while k has the same file before and after.
-func (f *files[K]) dropGone(k K) bool {
+func (f *files) dropGone(k digest.Digest) bool {
 	generation, _, ok := f.look(k)
 	if !ok {
 		return false
@@ -289,7 +289,7 @@ func (v resultTarget) Check(ctx context.Context, name string, _ time.Time, r *sc
 		if ctx.Err() != nil {
 			return scrub.Passed, ctx.Err()
 		}
-		_, wrong = k.examine(content.Bytes(), err)
+		_, wrong = examine(k, content.Bytes(), err)
 	}
 	if wrong == "" {
 		return scrub.Whole, nil

@@ -239,8 +239,8 @@ func BlobPath(d digest.Digest) string {
 	return d.Function().String() + "/" + h[:2] + "/" + h + "-" + strconv.FormatInt(d.SizeBytes(), 10)
 }
 
-func blobLayout() layout[digest.Digest] {
-	l := layout[digest.Digest]{
+func blobLayout() layout {
+	l := layout{
 		path:  BlobPath,
 		parse: ParseBlobPath,
 		whole: func(d digest.Digest, bytes int64) bool { return bytes == d.SizeBytes() },

@@ -486,7 +486,7 @@ func TestStoreUnderManyHands(t *testing.T) {
 // storeWantConsistent checks that index and disk agree when nothing is going on.
 func storeWantConsistent(t *testing.T, s *Store) {
 	t.Helper()
-	disk := &files[digest.Digest]{Folder: s.files.Folder, layout: blobLayout(), log: s.files.log}
+	disk := &files{Folder: s.files.Folder, layout: blobLayout(), log: s.files.log}
 	if err := disk.scan(); err != nil {
 		t.Fatal(err)
 	}

@@ -4,27 +4,29 @@ import (
 	"sync"
 
 	"go.uber.org/zap"
+
+	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
 // stuck are files that are in their places although the folder does not have them any more, since
 // they could not be removed: they are immutable, or the file system was made read-only. Readers of
 // files by path, such as overlays, continue to read them.
-type stuck[K comparable] struct {
+type stuck struct {
 	mu    sync.Mutex
-	files map[K]struct{} // guarded by mu
+	files map[digest.Digest]struct{} // guarded by mu
 }
 
-func (s *stuck[K]) add(k K) {
+func (s *stuck) add(k digest.Digest) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.files == nil {
-		s.files = map[K]struct{}{}
+		s.files = map[digest.Digest]struct{}{}
 	}
 	s.files[k] = struct{}{}
 }
 
 // remove reports whether k existed.
-func (s *stuck[K]) remove(k K) bool {
+func (s *stuck) remove(k digest.Digest) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_, was := s.files[k]
@@ -32,7 +34,7 @@ func (s *stuck[K]) remove(k K) bool {
 	return was
 }
 
-func (s *stuck[K]) has(k K) bool {
+func (s *stuck) has(k digest.Digest) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_, is := s.files[k]
@@ -40,7 +42,7 @@ func (s *stuck[K]) has(k K) bool {
 }
 
 // stays says that the leaving file of k could not be removed.
-func (f *files[K]) stays(k K, err error) {
+func (f *files) stays(k digest.Digest, err error) {
 	f.stuck.add(k)
 	f.log.Warn("a file cannot be removed from the store: actions that need its blob fail until you remove it",
 		zap.String("file", f.path(k)), zap.Error(err),
@@ -49,14 +51,14 @@ func (f *files[K]) stays(k K, err error) {
 
 // replaced says that the file of k is no longer a stuck one. Readers of the stuck one find it among
 // the damaged.
-func (f *files[K]) replaced(k K) {
+func (f *files) replaced(k digest.Digest) {
 	if f.stuck.remove(k) {
-		f.noteDamage([]K{k})
+		f.noteDamage([]digest.Digest{k})
 	}
 }
 
 // unstick tries again to take a stuck file of k away.
-func (f *files[K]) unstick(k K) {
+func (f *files) unstick(k digest.Digest) {
 	if wait, exists := f.admit(k); exists {
 		f.unpin(k)
 		return

@@ -119,7 +119,7 @@ func BenchmarkNotes(b *testing.B) {
 	s := storeOpen(b, b.TempDir(), Options{})
 	var hash [digest.HashSize]byte
 	reset := func() {
-		x := newIndex[digest.Digest](1<<40, blobs)
+		x := newIndex(1<<40, blobs)
 		for i := range uint64(blobs) {
 			binary.BigEndian.PutUint64(hash[:], i*0x9e3779b97f4a7c15)
 			d, _ := digest.FromHash(digest.SHA256, hash, 1)
@@ -148,5 +148,5 @@ func BenchmarkNotes(b *testing.B) {
 			}
 		}
 	})
-	s.files.index = newIndex[digest.Digest](1<<40, 0)
+	s.files.index = newIndex(1<<40, 0)
 }
