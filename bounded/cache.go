@@ -11,7 +11,8 @@ import (
 // keeps the last entry, whatever its weight. A Cache is not safe for concurrent use.
 type Cache[K comparable, V any] struct {
 	most, weight int64
-	entries      lru.LRUCache[K, *entry[V]]
+	// The list is behind its interface, as every package that can reach a Cache would compile it.
+	entries lru.LRUCache[K, *entry[V]]
 }
 
 type entry[V any] struct {

@@ -51,6 +51,10 @@ func (o *ActionsOptions) validate() error {
 // as missing.
 type Actions struct{ files *files }
 
+// An actionKey is the key of an action's result: the SHA-256 of the instance name and the action's
+// digest, as a Digest of no bytes.
+type actionKey struct{ digest.Digest }
+
 // actionMark begins each file; it changes with the format.
 const actionMark = "FwAR1\n"
 
@@ -84,19 +88,19 @@ func (a *Actions) Get(ctx context.Context, instance string, d digest.Digest) (*r
 	return r, nil
 }
 
-func (a *Actions) get(ctx context.Context, k digest.Digest) (*repb.ActionResult, error) {
+func (a *Actions) get(ctx context.Context, k actionKey) (*repb.ActionResult, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	file, generation, err := a.files.open(k)
+	file, generation, err := a.files.open(k.Digest)
 	if err != nil {
 		return nil, err
 	}
 	defer file.Close()
 	b, err := io.ReadAll(file)
-	r, wrong := examine(k, b, err)
+	r, wrong := k.examine(b, err)
 	if wrong != "" {
-		a.files.drop(k, generation, wrong)
+		a.files.drop(k.Digest, generation, wrong)
 		return nil, cas.ErrNotFound
 	}
 	return r, nil
@@ -104,20 +108,20 @@ func (a *Actions) get(ctx context.Context, k digest.Digest) (*repb.ActionResult,
 
 // examine returns the result in a file's bytes, or the damage of the file, which may not have been
 // read completely.
-func examine(k digest.Digest, b []byte, reading error) (_ *repb.ActionResult, wrong string) {
+func (k actionKey) examine(b []byte, reading error) (_ *repb.ActionResult, wrong string) {
 	if reading != nil {
 		return nil, fmt.Sprintf("cannot be read: %v", reading)
 	}
-	if r := decode(k, b); r != nil {
+	if r := k.decode(b); r != nil {
 		return r, ""
 	}
 	return nil, "is damaged"
 }
 
 // decode returns the result in a file's bytes; nil if they are damaged.
-func decode(k digest.Digest, b []byte) *repb.ActionResult {
+func (k actionKey) decode(b []byte) *repb.ActionResult {
 	r := new(repb.ActionResult)
-	if encoded, ok := unseal(k, b); ok && proto.Unmarshal(encoded, r) == nil {
+	if encoded, ok := k.unseal(b); ok && proto.Unmarshal(encoded, r) == nil {
 		return r
 	}
 	return nil
@@ -131,7 +135,7 @@ func (a *Actions) Put(ctx context.Context, instance string, d digest.Digest, r *
 	encoded, err := proto.Marshal(r)
 	if err == nil {
 		k := keyOfAction(instance, d)
-		err = a.put(ctx, k, seal(k, encoded))
+		err = a.put(ctx, k, k.seal(encoded))
 	}
 	if err != nil {
 		return fmt.Errorf("put action result %s: %w", d, err)
@@ -139,7 +143,7 @@ func (a *Actions) Put(ctx context.Context, instance string, d digest.Digest, r *
 	return nil
 }
 
-func (a *Actions) put(ctx context.Context, k digest.Digest, b []byte) error {
+func (a *Actions) put(ctx context.Context, k actionKey, b []byte) error {
 	if err := a.files.reserve(1); err != nil {
 		return err
 	}
@@ -148,11 +152,11 @@ func (a *Actions) put(ctx context.Context, k digest.Digest, b []byte) error {
 		a.files.release(1)
 		return err
 	}
-	a.files.unpin(k)
+	a.files.unpin(k.Digest)
 	return nil
 }
 
-func (a *Actions) writeReserved(ctx context.Context, k digest.Digest, b []byte) error {
+func (a *Actions) writeReserved(ctx context.Context, k actionKey, b []byte) error {
 	temp, err := a.files.createTemp()
 	if err != nil {
 		return err
@@ -163,7 +167,7 @@ func (a *Actions) writeReserved(ctx context.Context, k digest.Digest, b []byte) 
 	})
 	err = errors.Join(err, temp.Close())
 	if err == nil {
-		err = a.files.settle(ctx, k, arrival{from: temp.Name(), replace: true})
+		err = a.files.settle(ctx, k.Digest, arrival{from: temp.Name(), replace: true})
 	}
 	if err != nil {
 		_ = os.Remove(temp.Name())
@@ -171,33 +175,31 @@ func (a *Actions) writeReserved(ctx context.Context, k digest.Digest, b []byte) 
 	return err
 }
 
-// keyOfAction returns the key of the result of action d in an instance: a hash of both, as a Digest
-// of no bytes.
-func keyOfAction(instance string, d digest.Digest) digest.Digest {
+func keyOfAction(instance string, d digest.Digest) actionKey {
 	// The digest comes first and has no line break, so no two keys share a text.
 	hash := sha256.Sum256([]byte(d.Function().String() + "/" + d.String() + "\n" + instance))
 	k, err := digest.FromHash(digest.SHA256, hash, 0)
 	if err != nil {
 		panic(err) // the function and the size are valid
 	}
-	return k
+	return actionKey{k}
 }
 
-func sum(k digest.Digest, encoded []byte) [sha256.Size]byte {
+func (k actionKey) sum(encoded []byte) [sha256.Size]byte {
 	return sha256.Sum256(append(k.AppendHash(nil), encoded...))
 }
 
-func seal(k digest.Digest, encoded []byte) []byte {
-	sum := sum(k, encoded)
+func (k actionKey) seal(encoded []byte) []byte {
+	sum := k.sum(encoded)
 	return append(append([]byte(actionMark), sum[:]...), encoded...)
 }
 
 // unseal returns the message in a file's bytes; ok is false if they are damaged.
-func unseal(k digest.Digest, b []byte) (encoded []byte, ok bool) {
+func (k actionKey) unseal(b []byte) (encoded []byte, ok bool) {
 	if len(b) < actionHeaderBytes || !strings.HasPrefix(string(b[:actionHeaderBytes]), actionMark) {
 		return nil, false
 	}
-	sum := sum(k, b[actionHeaderBytes:])
+	sum := k.sum(b[actionHeaderBytes:])
 	return b[actionHeaderBytes:], bytes.Equal(sum[:], b[len(actionMark):actionHeaderBytes])
 }
 

@@ -102,7 +102,7 @@ func TestActionsAreBounded(t *testing.T) {
 
 func TestActionsNoticeDamage(t *testing.T) {
 	d := storeAction(1)
-	path := func(a *Actions) string { return a.files.path(keyOfAction("", d)) }
+	path := func(a *Actions) string { return a.files.path(keyOfAction("", d).Digest) }
 	for name, damage := range map[string]func(t *testing.T, b []byte) []byte{
 		"empty":           func(*testing.T, []byte) []byte { return nil },
 		"header only":     func(_ *testing.T, b []byte) []byte { return b[:actionHeaderBytes] },
@@ -111,7 +111,7 @@ func TestActionsNoticeDamage(t *testing.T) {
 		"a flipped bit":   func(_ *testing.T, b []byte) []byte { b[len(b)-1] ^= 1; return b },
 		"of another time": func(_ *testing.T, b []byte) []byte { b[0] = 'X'; return b },
 		"of another action": func(_ *testing.T, b []byte) []byte {
-			return seal(keyOfAction("", storeAction(2)), b[actionHeaderBytes:])
+			return keyOfAction("", storeAction(2)).seal(b[actionHeaderBytes:])
 		},
 	} {
 		for _, restart := range []bool{false, true} {

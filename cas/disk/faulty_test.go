@@ -65,7 +65,7 @@ func TestResultsThatCannotBeRead(t *testing.T) {
 			return nil
 		},
 		"scrubbed": func(a *Actions, d digest.Digest) error {
-			k := keyOfAction("", d)
+			k := keyOfAction("", d).Digest
 			verdict, err := resultTarget{a}.Check(t.Context(), actionPath(k), time.Time{}, new(scrub.Reader))
 			if err != nil || verdict != scrub.Damaged {
 				return fmt.Errorf("verdict %v, %w", verdict, err)
@@ -76,7 +76,7 @@ func TestResultsThatCannotBeRead(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a, d := storeOpenActions(t, t.TempDir(), 0), storeAction(1)
 			storePutResult(t, a, "", d, 1)
-			path := a.files.path(keyOfAction("", d))
+			path := a.files.path(keyOfAction("", d).Digest)
 			// It has the size of a page, and reading it fails.
 			if err := unix.Mount("/sys/class/net/lo/speed", path, "", unix.MS_BIND, ""); err != nil {
 				t.Fatal(err)

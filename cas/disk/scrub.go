@@ -289,7 +289,7 @@ func (v resultTarget) Check(ctx context.Context, name string, _ time.Time, r *sc
 		if ctx.Err() != nil {
 			return scrub.Passed, ctx.Err()
 		}
-		_, wrong = examine(k, content.Bytes(), err)
+		_, wrong = actionKey{k}.examine(content.Bytes(), err)
 	}
 	if wrong == "" {
 		return scrub.Whole, nil

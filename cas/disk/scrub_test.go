@@ -248,7 +248,7 @@ func TestScrubRemovesDamagedResults(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	path := func(i int) string { return a.files.path(keyOfAction("", of(i))) }
+	path := func(i int) string { return a.files.path(keyOfAction("", of(i)).Digest) }
 	for i, damage := range []func(string) error{damages["flipped"], damages["cut"], damages["linked"]} {
 		if err := damage(path(i)); err != nil {
 			t.Fatal(err)
