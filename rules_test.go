@@ -95,7 +95,7 @@ var floors = map[string]int{
 	"vfs/vfstest":         2, // for tests
 	"prefetch":            3,
 	"records":             2,
-	"records/accounts":    2,
+	"records/sharedruns":  2,
 	"records/lookback":    3,
 	"history/relay":       2,
 	"runner":              2,
@@ -156,7 +156,7 @@ var floors = map[string]int{
 	"scheduler/journal":         5,
 	"scheduler/engine":          6,
 	"scheduler/finished":        6,
-	"scheduler/spare":           4,
+	"scheduler/pastruns":        4,
 	"scheduler/operation":       5,
 	"scheduler/learning":        7,
 	"scheduler/live":            7,

@@ -33,7 +33,7 @@ const (
 type build struct {
 	*historypb.Build
 	instance string // the instance name for execution, from the build tool
-	room     int    // bytes that lists may still grow by
+	left     int    // bytes that lists may still grow by
 	tests    map[string]*test
 }
 
@@ -43,7 +43,7 @@ func resumed(r *historypb.Record) *build {
 	if m == nil {
 		m = &historypb.Build{}
 	}
-	b := &build{Build: m, instance: r.GetInstanceName(), room: maxBuild - proto.Size(m), tests: map[string]*test{}}
+	b := &build{Build: m, instance: r.GetInstanceName(), left: maxBuild - proto.Size(m), tests: map[string]*test{}}
 	for _, t := range m.GetTests() {
 		b.tests[t.GetLabel()] = &test{t, proto.Size(t)}
 	}
@@ -135,11 +135,11 @@ func (b *build) text(s string, most int) string {
 // was room.
 func (b *build) fits(s string, most int) bool {
 	n := min(len(s), most) + entryBytes
-	if b.room < n {
+	if b.left < n {
 		b.Incomplete = true
 		return false
 	}
-	b.room -= n
+	b.left -= n
 	return true
 }
 
@@ -220,9 +220,9 @@ func (b *build) addTarget(label string, state historypb.Build_State, message str
 	}
 	t := &historypb.Build_Target{Label: bounded.Text(label, maxLabel), State: state, Message: bounded.Text(message, maxMessage)}
 	if state == historypb.Build_FAILED {
-		for i := len(b.Targets) - 1; i >= 0 && (len(b.Targets) >= maxTargets || b.room < maxLabel+maxMessage); i-- {
+		for i := len(b.Targets) - 1; i >= 0 && (len(b.Targets) >= maxTargets || b.left < maxLabel+maxMessage); i-- {
 			if old := b.Targets[i]; old.GetState() != historypb.Build_FAILED {
-				b.room += len(old.GetLabel()) + len(old.GetMessage()) + entryBytes
+				b.left += len(old.GetLabel()) + len(old.GetMessage()) + entryBytes
 				b.Targets = append(b.Targets[:i], b.Targets[i+1:]...)
 			}
 		}

@@ -13,7 +13,7 @@ import (
 // A test is an entry of the list.
 type test struct {
 	*historypb.Build_Test
-	room int // that it has taken, and gives back with its place
+	taken int // bytes of build.left, which it gives back when it is removed
 }
 
 // test returns the entry of a label, nil if there is no space for it. A failed test replaces a
@@ -23,21 +23,21 @@ func (b *build) test(label string, passed bool) *test {
 	if t := b.tests[label]; t != nil {
 		return t
 	}
-	if !passed && (len(b.Tests) >= maxTests || b.room < 8<<10) {
+	if !passed && (len(b.Tests) >= maxTests || b.left < 8<<10) {
 		for i := len(b.Tests) - 1; i >= 0; i-- {
 			if old := b.tests[b.Tests[i].GetLabel()]; isPassed(old.GetStatus()) {
-				b.room += old.room
+				b.left += old.taken
 				delete(b.tests, old.GetLabel())
 				b.Tests = append(b.Tests[:i], b.Tests[i+1:]...)
 				break
 			}
 		}
 	}
-	had := b.room
+	had := b.left
 	if len(b.Tests) >= maxTests || !b.fits(label, maxLabel) {
 		return nil
 	}
-	t := &test{&historypb.Build_Test{Label: label}, had - b.room}
+	t := &test{&historypb.Build_Test{Label: label}, had - b.left}
 	b.tests[label] = t
 	b.Tests = append(b.Tests, t.Build_Test)
 	return t
@@ -52,8 +52,8 @@ func (b *build) attempt(id *bazel.BuildEventId_TestResultId, m *bazel.TestResult
 	if t == nil {
 		return
 	}
-	had := b.room
-	defer func() { t.room += had - b.room }()
+	had := b.left
+	defer func() { t.taken += had - b.left }()
 	t.Attempts++
 	if m.GetCachedLocally() || m.GetExecutionInfo().GetCachedRemotely() {
 		t.Cached++

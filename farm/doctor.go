@@ -45,11 +45,11 @@ const (
 type Finding struct {
 	What  string       `json:"what"`
 	State FindingState `json:"state"`
-	// Why is the present state or the missing part, Costs the consequence, and ToHave the remedy;
+	// Why is the present state or the missing part, Costs the consequence, and Remedy what to do about it;
 	// each may be empty.
 	Why    string `json:"why,omitempty"`
 	Costs  string `json:"costs,omitempty"`
-	ToHave string `json:"to_have_it,omitempty"`
+	Remedy string `json:"remedy,omitempty"`
 }
 
 const (
@@ -159,7 +159,7 @@ func (e *examination) Write(entry zapcore.Entry, fields []zapcore.Field) error {
 		f.AddTo(said)
 	}
 	get := func(name string) string { s, _ := said.Fields[name].(string); return s }
-	e.add(Finding{What: entry.Message, State: FindingLimited, Why: cmp.Or(get("missing"), get("error")), Costs: get("costs"), ToHave: get("to_have_it")})
+	e.add(Finding{What: entry.Message, State: FindingLimited, Why: cmp.Or(get("missing"), get("error")), Costs: get("costs"), Remedy: get("remedy")})
 	return nil
 }
 
@@ -191,7 +191,7 @@ func clock(e *examination) (string, error) {
 	e.add(Finding{
 		What: "clock", State: FindingLimited, Why: "the kernel does not know of anything that sets it",
 		Costs:  "if it is wrong, so are the times of actions and logs of this machine, and certificates or tokens may count as expired, or as not good yet",
-		ToHave: "run chrony, ntpd or systemd-timesyncd, here or on the host of this virtual machine",
+		Remedy: "run chrony, ntpd or systemd-timesyncd, here or on the host of this virtual machine",
 	})
 	return "", errFound
 }
@@ -219,7 +219,7 @@ func (w *Worker) certificates(e *examination) (string, error) {
 		case left < soonExpired:
 			e.add(Finding{
 				What: "a certificate expires soon", State: FindingLimited, Why: fmt.Sprintf("%s is good until %s", file, until.UTC().Format(time.RFC3339)),
-				Costs: "connections with it fail from then on", ToHave: "put a new one into the file: the programs read it again",
+				Costs: "connections with it fail from then on", Remedy: "put a new one into the file: the programs read it again",
 			})
 		}
 	}
@@ -268,7 +268,7 @@ func (w *Worker) freePorts(e *examination) (string, error) {
 				e.add(Finding{
 					What: "ports", State: FindingLimited, Why: fmt.Sprintf("%s has %s (process %d)", other.Program, address, other.PID),
 					Costs:  "nothing if you examine that one; another worker on this machine does not start with this address",
-					ToHave: "give another worker other addresses with --http and --serve-cache",
+					Remedy: "give another worker other addresses with --http and --serve-cache",
 				})
 				return "", errFound
 			case known:
@@ -321,7 +321,7 @@ func (w *Worker) dataFolder(e *examination) (string, error) {
 	if free < littleRoom {
 		e.add(Finding{
 			What: "little room in the data folder", State: FindingLimited, Why: fmt.Sprintf("%s has %s", w.Data, text.Bytes(free)),
-			Costs: "inputs are evicted before they are used again, and large outputs fail", ToHave: "another disk with --data, or free some of this one",
+			Costs: "inputs are evicted before they are used again, and large outputs fail", Remedy: "another disk with --data, or free some of this one",
 		})
 	}
 	on, err := probe.FileSystem(w.Data)

@@ -113,7 +113,7 @@ func TestExamineHere(t *testing.T) {
 			t.Errorf("%s: %+v, want it %s", what, f, want)
 		}
 	}
-	if f := findingOf(found, "clock"); f.State != FindingOK && (f.State != FindingLimited || f.Costs == "" || f.ToHave == "") {
+	if f := findingOf(found, "clock"); f.State != FindingOK && (f.State != FindingLimited || f.Costs == "" || f.Remedy == "") {
 		t.Errorf("clock: %+v", f)
 	}
 	if f := findingOf(found, "data folder"); !strings.Contains(f.Why, " on ") {
@@ -134,8 +134,8 @@ func TestExamineWarnings(t *testing.T) {
 	e := &examination{}
 	log := zap.New(e)
 	log.Info("this is as it should be")
-	log.With(zap.String("costs", "much")).Named("roots").Warn("no images", zap.NamedError("missing", errors.New("EROFS")), zap.String("to_have_it", "a newer kernel"))
-	want := Finding{What: "no images", State: FindingLimited, Why: "EROFS", Costs: "much", ToHave: "a newer kernel"}
+	log.With(zap.String("costs", "much")).Named("roots").Warn("no images", zap.NamedError("missing", errors.New("EROFS")), zap.String("remedy", "a newer kernel"))
+	want := Finding{What: "no images", State: FindingLimited, Why: "EROFS", Costs: "much", Remedy: "a newer kernel"}
 	if len(e.findings) != 1 || e.findings[0] != want {
 		t.Errorf("found %+v, want %+v", e.findings, want)
 	}
@@ -173,7 +173,7 @@ func TestExamineBesideAnother(t *testing.T) {
 	w, e := &Worker{HTTP: strings.TrimSpace(address)}, &examination{}
 	e.try("ports", func() (string, error) { return w.freePorts(e) })
 	want := fmt.Sprintf("forerunner-up has %s (process %d)", w.HTTP, other.Process.Pid)
-	if f := findingOf(e.findings, "ports"); f.State != FindingLimited || f.Why != want || f.Costs == "" || f.ToHave == "" {
+	if f := findingOf(e.findings, "ports"); f.State != FindingLimited || f.Why != want || f.Costs == "" || f.Remedy == "" {
 		t.Errorf("%+v, want it limited because %q", f, want)
 	}
 }

@@ -14,8 +14,8 @@ import (
 	"github.com/forerunner-build/forerunner/farm/storage"
 	reusepb "github.com/forerunner-build/forerunner/proto/reuse"
 	"github.com/forerunner-build/forerunner/records"
-	"github.com/forerunner-build/forerunner/records/accounts"
-	"github.com/forerunner-build/forerunner/scheduler/spare"
+	"github.com/forerunner-build/forerunner/records/sharedruns"
+	"github.com/forerunner-build/forerunner/scheduler/pastruns"
 	"github.com/forerunner-build/forerunner/worker/machine"
 	"github.com/forerunner-build/forerunner/worker/reuse"
 )
@@ -56,7 +56,7 @@ func (s *Started) machine(open *closers) reuse.Machine {
 		return machine.NewNamed(w.ReuseMachine, facts)
 	case s.isolation.sandbox == nil: // commands see all of the machine
 		w.Logger.Info("runs are not shared with other workers: commands have no sandbox",
-			zap.String("to_have_it", "tuning.reuse_machine, the same on machines that are alike"))
+			zap.String("remedy", "tuning.reuse_machine, the same on machines that are alike"))
 		return nil
 	case s.examined == nil:
 		return nil
@@ -85,33 +85,33 @@ func (s *Started) openShared(
 	return shared, nil
 }
 
-// openAccounts opens the store of shared runs, in the Redis of --state, else in a file of the data
+// openSharedRuns opens the store of shared runs, in the Redis of --state, else in a file of the data
 // folder. It returns the function that closes all of state.
-func (s *Scheduler) openAccounts(of *state.Opened) (closeAll func() error) {
-	if of.Accounts = of.Hints; of.Shared != nil {
+func (s *Scheduler) openSharedRuns(of *state.Opened) (closeAll func() error) {
+	if of.SharedRuns = of.Hints; of.Shared != nil {
 		return of.Close
 	}
-	store, closeStore := state.OpenFile(filepath.Join(s.Data, accountsFile), records.BoltOptions{Logger: s.Logger, MaxBytes: reuseBytes})
-	of.Accounts = store
+	store, closeStore := state.OpenFile(filepath.Join(s.Data, sharedRunsFile), records.BoltOptions{Logger: s.Logger, MaxBytes: reuseBytes})
+	of.SharedRuns = store
 	return func() error { return errors.Join(closeStore(), of.Close()) }
 }
 
-// openSpare returns the scheduler's search for earlier runs; nil: there is none.
-func (s *Scheduler) openSpare(of schedulerOf) (*spare.Finder, error) {
+// openPastRuns returns the scheduler's search for earlier runs; nil: there is none.
+func (s *Scheduler) openPastRuns(of schedulerOf) (*pastruns.Finder, error) {
 	if !s.Reuse {
 		return nil, nil
 	}
-	return spare.New(spare.Options{
-		Accounts: of.state.Accounts,
-		Storage:  func(instance string, fn digest.Function) spare.Storage { return of.storage.View(instance, fn) },
-		Logger:   s.Logger, Metrics: of.registry,
+	return pastruns.New(pastruns.Options{
+		SharedRuns: of.state.SharedRuns,
+		Storage:    func(instance string, fn digest.Function) pastruns.Storage { return of.storage.View(instance, fn) },
+		Logger:     s.Logger, Metrics: of.registry,
 	})
 }
 
 // shareRuns serves shared runs.
 func shareRuns(g grpc.ServiceRegistrar, of *storage.Opened, state *state.Opened) {
-	accounts.Register(g, accounts.Options{
-		Store: state.Accounts, Granted: of.Granted,
+	sharedruns.Register(g, sharedruns.Options{
+		Store: state.SharedRuns, Granted: of.Granted,
 		Read: func(ctx context.Context, instance string, d digest.Digest) ([]byte, error) {
 			return of.View(instance, d.Function()).Read(ctx, d)
 		},

@@ -109,11 +109,11 @@ func (is *isolation) warnOfUsers(log *zap.Logger) {
 	case is.sandbox == nil:
 		log.Warn("no users for actions: commands run as root, like this worker",
 			zap.String("costs", "a command can do everything that this worker can"),
-			zap.String("to_have_it", "a sandbox, or --user=FIRST-LAST"))
+			zap.String("remedy", "a sandbox, or --user=FIRST-LAST"))
 	case is.unnamed != nil:
 		log.Warn("no user namespaces: each action runs as its own user, who is not root", zap.NamedError("missing", is.unnamed),
 			zap.String("costs", "large input roots are served without metadata images, and commands cannot change owners"),
-			zap.String("to_have_it", "sysctl user.max_user_namespaces above zero"))
+			zap.String("remedy", "sysctl user.max_user_namespaces above zero"))
 	}
 }
 
@@ -167,7 +167,7 @@ func (w *Worker) hidden() (hide []string, err error) {
 				file = dir // also when another one takes its place
 			} else {
 				w.Logger.Warn("a file that a flag names is hidden from commands until another file replaces it",
-					zap.String("file", file), zap.String("to_have_it", "put it into a folder of its own"))
+					zap.String("file", file), zap.String("remedy", "put it into a folder of its own"))
 			}
 			hide = append(hide, file)
 		}
@@ -235,7 +235,7 @@ func (s *Started) tryLaunch(ctx context.Context, i int) (*runner.Launcher, error
 		zap.String("costs", "a command may read the local store and change what others leave, in /tmp and wherever "+
 			"its user may write, and has the network; who may run actions acts as that user; absolute paths in outputs "+
 			"depend on the slot, and outputs are copied"),
-		zap.String("to_have_it", "run as root with CAP_SYS_ADMIN (in a container --privileged) on Linux 5.12 or later"))
+		zap.String("remedy", "run as root with CAP_SYS_ADMIN (in a container --privileged) on Linux 5.12 or later"))
 	s.isolation.sandbox = nil
 	return s.launch(ctx, i)
 }

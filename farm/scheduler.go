@@ -141,7 +141,7 @@ func (s *Scheduler) serve(ctx, abort context.Context, term uint64, ready func(ad
 	if err != nil {
 		return fmt.Errorf("--state: %w", err)
 	}
-	open.add(s.openAccounts(state))
+	open.add(s.openSharedRuns(state))
 	sched, kept, err := s.schedule(ctx, abort, schedulerOf{config, storage, state, registry, term}, &open)
 	if err != nil {
 		return err
@@ -221,7 +221,7 @@ func (s *Scheduler) schedule(ctx, abort context.Context, of schedulerOf, open *c
 	if err := s.remember(ctx, of.state, of.config.sizes, &options); err != nil {
 		return nil, kept, err
 	}
-	if options.Spare, err = s.openSpare(of); err != nil {
+	if options.PastRuns, err = s.openPastRuns(of); err != nil {
 		return nil, kept, err
 	}
 	if kept, err = s.openCompleted(ctx, of, &options); err != nil {

@@ -116,7 +116,7 @@ func (w *Worker) Start(ctx context.Context) (_ *Started, err error) {
 	if err := s.launcher[0].NotApart(); err != nil && s.isolation.sandbox != nil {
 		w.Logger.Warn("commands with network access can reach sockets of each other", zap.NamedError("missing", err),
 			zap.String("costs", "no folder serves two actions, which makes short ones slower, and outputs are copied"),
-			zap.String("to_have_it", "Linux 6.12 or later with Landlock, or tuning.network: off"))
+			zap.String("remedy", "Linux 6.12 or later with Landlock, or tuning.network: off"))
 	}
 	return s, nil
 }

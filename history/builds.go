@@ -101,10 +101,10 @@ func globbedBuilds(f Field, table []string, glob string) ([]bool, error) {
 	return fits, nil
 }
 
-// globbedUsers reports for each place whether its user matches.
-func globbedUsers(places []string, glob string) ([]bool, error) {
-	users := make([]string, len(places))
-	for i, s := range places {
+// globbedUsers reports for each origin, a host or user@host, whether its user matches.
+func globbedUsers(origins []string, glob string) ([]bool, error) {
+	users := make([]string, len(origins))
+	for i, s := range origins {
 		users[i], _, _ = strings.Cut(s, "@")
 	}
 	fits, err := globbed(users, glob)

@@ -62,22 +62,22 @@ const (
 	Slowest              // those that ran longest, without further pages
 )
 
-// A place is the position of a record. Later records have greater places.
-type place struct {
+// A position is that of a record. Later records have greater positions.
+type position struct {
 	segment uint32
 	row     int
 }
 
 // A hit is a found record.
 type hit struct {
-	place
+	position
 	took uint32
 }
 
 // Find returns records, the latest first, and the token of the next page. The token is empty if
 // there is no next page.
 func (s *Store) Find(ctx context.Context, q Query) (found []*historypb.Record, next string, err error) {
-	after := place{segment: ^uint32(0)}
+	after := position{segment: ^uint32(0)}
 	if q.After != "" {
 		if _, err := fmt.Sscanf(q.After, "%d.%d", &after.segment, &after.row); err != nil {
 			return nil, "", fmt.Errorf("page %q: %w", q.After, ErrToken)
@@ -118,7 +118,7 @@ func (s *Store) Find(ctx context.Context, q Query) (found []*historypb.Record, n
 				continue
 			}
 			if q.Order == Slowest {
-				slowest.Add(hit{place{g.number, row}, m.x.took[row]})
+				slowest.Add(hit{position{g.number, row}, m.x.took[row]})
 			} else if !p.add(m, row) {
 				m.close()
 				return p.records, fmt.Sprintf("%d.%d", g.number, row+1), nil

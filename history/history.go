@@ -95,8 +95,8 @@ type Store struct {
 	create func(path string) (file, error)
 	// full has a token when there is a whole block to write.
 	full chan struct{}
-	// room has memory for encoding records, as *[]byte.
-	room sync.Pool
+	// buffers has memory for encoding records, as *[]byte.
+	buffers sync.Pool
 	// The writer holds writing; it compresses into packed.
 	writing sync.Mutex
 	packed  []byte
@@ -121,7 +121,7 @@ func Open(folder string, o Options) (_ *Store, err error) {
 	}
 	s := &Store{
 		options: o, folder: folder, create: createFile, next: 1,
-		full: make(chan struct{}, 1), room: sync.Pool{New: func() any { return new([]byte) }},
+		full: make(chan struct{}, 1), buffers: sync.Pool{New: func() any { return new([]byte) }},
 	}
 	if s.decoder, err = newDecoder(); err != nil {
 		return nil, fmt.Errorf("history: %w", err)
@@ -171,9 +171,9 @@ func (s *Store) load() error {
 
 // Add stores a copy of a record, and reports whether there was room. It does not block.
 func (s *Store) Add(r *historypb.Record) bool {
-	room := s.room.Get().(*[]byte)
-	defer s.room.Put(room)
-	encoded := encode(r, room)
+	buffer := s.buffers.Get().(*[]byte)
+	defer s.buffers.Put(buffer)
+	encoded := encode(r, buffer)
 	return s.add(rowOf(r), encoded) && s.tell(encoded)
 }
 

@@ -141,7 +141,7 @@ func (m *matcher) fit(f Field, glob string) (err error) {
 
 // begin returns the row before which a page begins. It also notes the builds that earlier pages
 // had.
-func (m *matcher) begin(after place) int {
+func (m *matcher) begin(after position) int {
 	rows, from := m.x.rows, m.x.rows
 	switch {
 	case m.g.number > after.segment:

@@ -77,22 +77,22 @@ func (p *pace) took(began time.Time, bytes int64, full bool) {
 	if p.trip += p.trip / tripAges; p.trip == 0 || took < p.trip {
 		p.trip = took
 	}
-	room, news, before := max(p.trip, paceSlack), !began.Before(p.shrunk), time.Duration(0)
+	tolerated, news, before := max(p.trip, paceSlack), !began.Before(p.shrunk), time.Duration(0)
 	if news {
 		before, p.over = p.over, 0
 	}
 	switch over := took - p.trip; {
-	case over <= room && full:
+	case over <= tolerated && full:
 		p.over = 0
-		more := min(bytes*int64(room/max(over, 1)), paceGrowth*bytes)
+		more := min(bytes*int64(tolerated/max(over, 1)), paceGrowth*bytes)
 		p.window = min(p.allLocked()+more, mostWindow)
-	case over > room && before > 0 && 4*over > 3*before:
+	case over > tolerated && before > 0 && 4*over > 3*before:
 		// A smaller window has not helped: calls are slow for another reason, such as a busy
 		// machine.
 		p.trip += over / 2
-	case over > room && news:
+	case over > tolerated && news:
 		was := p.allLocked()
-		p.window = max(p.allLocked()/2, int64(float64(p.allLocked())*float64(room)/float64(over)), leastWindow)
+		p.window = max(p.allLocked()/2, int64(float64(p.allLocked())*float64(tolerated)/float64(over)), leastWindow)
 		p.shrunk = time.Now()
 		if 4*p.window < 3*was {
 			p.over = over

@@ -59,7 +59,7 @@ func (s *server) start(in *sandbox.Thread, m *message, files []uintptr) (pid int
 			return 0, err
 		}
 	}
-	place := func(cgroupFD int) error {
+	startIn := func(cgroupFD int) error {
 		fork := func() (err error) {
 			pid, err = forkExec(m.Run, files, cgroupFD, c)
 			return err
@@ -70,9 +70,9 @@ func (s *server) start(in *sandbox.Thread, m *message, files []uintptr) (pid int
 		return fork()
 	}
 	if s.slot != nil {
-		err = s.slot.Start(place)
+		err = s.slot.Start(startIn)
 	} else {
-		err = place(-1)
+		err = startIn(-1)
 	}
 	return pid, err
 }

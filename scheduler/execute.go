@@ -20,7 +20,7 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/engine"
 	"github.com/forerunner-build/forerunner/scheduler/learning"
 	"github.com/forerunner-build/forerunner/scheduler/operation"
-	"github.com/forerunner-build/forerunner/scheduler/spare"
+	"github.com/forerunner-build/forerunner/scheduler/pastruns"
 )
 
 // executionService is REv2's Execution. Errors of the request itself are gRPC errors; those of the
@@ -31,7 +31,7 @@ type executionService struct {
 	learning   *learning.Learning
 	endings    *endings
 	tracing    tracing
-	spare      *spare.Finder // nil: no runs are reused
+	pastRuns   *pastruns.Finder // nil: no runs are reused
 	log        *zap.Logger
 }
 
@@ -147,12 +147,12 @@ func (s *executionService) cached(ctx context.Context, storage operation.Storage
 // reused returns the response of an earlier run that read nothing that has changed since, and that
 // a worker which may get the operation would reuse; nil: there is none, or the command must run.
 func (s *executionService) reused(ctx context.Context, op *request.Operation) *repb.ExecuteResponse {
-	if s.spare == nil || op.Private {
+	if s.pastRuns == nil || op.Private {
 		return nil
 	}
-	a := spare.Action{Instance: op.Instance, Digest: op.Digest, Message: op.Action, Auxiliary: operation.Auxiliary(op)}
-	s.operations.Look(func(v *core.View) { a.Circumstances = v.Circumstances(op, spare.MaxCircumstances) })
-	run, ok := s.spare.Find(ctx, a)
+	a := pastruns.Action{Instance: op.Instance, Digest: op.Digest, Message: op.Action, Auxiliary: operation.Auxiliary(op)}
+	s.operations.Look(func(v *core.View) { a.Circumstances = v.Circumstances(op, pastruns.MaxCircumstances) })
+	run, ok := s.pastRuns.Find(ctx, a)
 	if !ok {
 		return nil
 	}

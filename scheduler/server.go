@@ -36,8 +36,8 @@ import (
 	"github.com/forerunner-build/forerunner/scheduler/live"
 	"github.com/forerunner-build/forerunner/scheduler/operation"
 	"github.com/forerunner-build/forerunner/scheduler/operators"
+	"github.com/forerunner-build/forerunner/scheduler/pastruns"
 	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
-	"github.com/forerunner-build/forerunner/scheduler/spare"
 )
 
 // Storage is a Server's view of the storage.
@@ -72,7 +72,7 @@ type ServerOptions struct {
 	// Sizes chooses the size class on which an action starts. Nil: the largest.
 	Sizes *sizeclass.Analyzer
 	// Spare finds earlier runs whose results are also those of new actions. Nil: only workers do.
-	Spare *spare.Finder
+	PastRuns *pastruns.Finder
 	// Rand is the random source for the names of operations. Nil: crypto/rand.
 	Rand io.Reader
 	// Journal records events until Run ends. Nil: no recording.
@@ -172,7 +172,7 @@ func (s *Server) join(m *metrics, c tuning.Config) {
 	s.learning = learning.New(learning.Options{Engine: e, Sizes: o.Sizes, Chosen: m.chosen, Log: s.log})
 	s.endings = &endings{log: s.log, metrics: m, tracing: spans, peers: peers, lost: lost, records: o.Finished}
 	s.execution = &executionService{
-		operations: s.follows, requests: s.requests, learning: s.learning, endings: s.endings, tracing: spans, spare: o.Spare, log: s.log,
+		operations: s.follows, requests: s.requests, learning: s.learning, endings: s.endings, tracing: spans, pastRuns: o.PastRuns, log: s.log,
 	}
 	s.roster = newRoster(e, o)
 	s.queue = queueService{

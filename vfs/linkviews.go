@@ -86,7 +86,7 @@ func (f *FS) openLinkViews() {
 	f.linkViews = linkViews{}
 	err = errors.Join(err, mounts.Detach(points))
 	f.log.Warn("no ID-mapped mounts for input roots", missing(err),
-		zap.String("costs", costOfForeignLinks), zap.String("to_have_it", linkViewsAdvice))
+		zap.String("costs", costOfForeignLinks), zap.String("remedy", linkViewsAdvice))
 }
 
 // tryLinkView makes a root of an owner, changes an input of it, and drops it.

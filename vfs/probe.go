@@ -62,7 +62,7 @@ func (f *FS) probeFUSE(passthrough bool, try func() error) error {
 	err := try()
 	if refused := (*passthroughError)(nil); errors.As(err, &refused) {
 		f.log.Warn("no kernel passthrough for input roots", missing(err),
-			zap.String("costs", fuse.CostOfCached), zap.String("to_have_it", fuse.PassthroughAdvice))
+			zap.String("costs", fuse.CostOfCached), zap.String("remedy", fuse.PassthroughAdvice))
 		f.means = fuseCached
 		err = try()
 	}
@@ -92,11 +92,11 @@ func (f *FS) probeLinks(overlay bool, lacks error, try func() error) error {
 	}
 	if lacks != nil {
 		f.log.Warn("no FUSE for input roots: they are folders of hard links", missing(lacks),
-			zap.String("costs", costOfLinks), zap.String("to_have_it", advice(lacks)))
+			zap.String("costs", costOfLinks), zap.String("remedy", advice(lacks)))
 	}
 	if bare != nil {
 		f.log.Warn("no overlayfs for input roots: commands can change inputs in place", missing(bare),
-			zap.String("costs", costOfBare), zap.String("to_have_it", advice(bare)))
+			zap.String("costs", costOfBare), zap.String("remedy", advice(bare)))
 	}
 	return nil
 }
@@ -213,7 +213,7 @@ func (f *FS) openImages(blobs BlobFolder) {
 		return
 	}
 	f.log.Warn("no metadata images for input roots", missing(err),
-		zap.String("costs", costOfNoImages), zap.String("to_have_it", imagesAdvice))
+		zap.String("costs", costOfNoImages), zap.String("remedy", imagesAdvice))
 	if f.images == nil {
 		return
 	}

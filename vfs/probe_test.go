@@ -111,7 +111,7 @@ func TestProbe(t *testing.T) {
 			_, what, _ := strings.Cut(e.Message, "no ")
 			what, _, _ = strings.Cut(what, " for input roots")
 			said = append(said, strings.TrimPrefix(what, "kernel "))
-			for _, field := range []string{"missing", "costs", "to_have_it"} {
+			for _, field := range []string{"missing", "costs", "remedy"} {
 				if s, _ := e.ContextMap()[field].(string); s == "" {
 					t.Errorf("%s: the warning %q does not say: %s", name, e.Message, field)
 				}
@@ -170,7 +170,7 @@ func TestRefusedPassthrough(t *testing.T) {
 		}
 	}
 	said := logs.FilterMessageSnippet("refuses passthrough").All()
-	if len(said) != 1 || !strings.Contains(fmt.Sprint(said[0].ContextMap()["to_have_it"]), "blobs on ext4") {
+	if len(said) != 1 || !strings.Contains(fmt.Sprint(said[0].ContextMap()["remedy"]), "blobs on ext4") {
 		t.Errorf("said %v", said)
 	}
 }

@@ -9,8 +9,8 @@ import (
 	casclient "github.com/forerunner-build/forerunner/cas/client"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/proto/actionstats"
-	"github.com/forerunner-build/forerunner/records/accounts"
 	"github.com/forerunner-build/forerunner/records/lookback"
+	"github.com/forerunner-build/forerunner/records/sharedruns"
 	"github.com/forerunner-build/forerunner/vfs"
 	"github.com/forerunner-build/forerunner/worker/ahead"
 	"github.com/forerunner-build/forerunner/worker/reuse"
@@ -56,7 +56,7 @@ func (a *action) lookBack(ctx context.Context) *repb.ExecuteResponse {
 		return nil // the input root reports the error
 	}
 	a.former = records.Attempt(key, lookback.Tree{Root: root, Source: a.inputs})
-	if reduced, ok := accounts.Reduced(a.fn, a.message); ok && a.w.opts.Shared != nil {
+	if reduced, ok := sharedruns.Reduced(a.fn, a.message); ok && a.w.opts.Shared != nil {
 		a.former.Share(a.w.opts.Shared, reuse.Claim{
 			Instance: a.instance, Action: a.digest, Reduced: reduced, How: a.w.how, Grant: a.task.grant,
 		})

@@ -62,7 +62,7 @@ func TestSilenceIsLoggedOnce(t *testing.T) {
 	away, refused := status.Error(codes.Unavailable, "away"), status.Error(codes.PermissionDenied, "refused")
 	for _, err := range []error{nil, away, away, refused, nil, nil} {
 		for _, p := range positions {
-			p.heard(err)
+			p.reportConnection(err)
 		}
 	}
 	var got []string

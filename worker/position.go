@@ -177,7 +177,7 @@ func (p *position) run(ctx, abort context.Context) {
 		if err != nil && (!draining && ctx.Err() != nil || errors.Is(err, health.ErrUnfit)) {
 			continue // the drain cut the call off, or a fault of the machine
 		}
-		p.heard(err)
+		p.reportConnection(err)
 		if err != nil {
 			p.w.metrics.unreachable.Inc()
 			current.shorten(report, err)
@@ -215,8 +215,8 @@ func (p *position) run(ctx, abort context.Context) {
 	}
 }
 
-// heard reports a change in how calls to the scheduler end, of any position.
-func (p *position) heard(err error) {
+// reportConnection reports a change in how calls to the scheduler end, of any position.
+func (p *position) reportConnection(err error) {
 	code := uint32(status.Code(err))
 	if err == nil {
 		p.w.refusal.Store(nil)

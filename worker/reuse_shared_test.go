@@ -13,7 +13,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/prefetch"
 	reusepb "github.com/forerunner-build/forerunner/proto/reuse"
-	"github.com/forerunner-build/forerunner/records/accounts"
+	"github.com/forerunner-build/forerunner/records/sharedruns"
 	"github.com/forerunner-build/forerunner/vfs"
 	likeness "github.com/forerunner-build/forerunner/worker/machine"
 	"github.com/forerunner-build/forerunner/worker/reuse"
@@ -41,7 +41,7 @@ type sharing struct {
 func (s *sharing) share(t *testing.T, o *Options, read func(context.Context, digest.Digest) ([]byte, error)) {
 	t.Helper()
 	conn := serve(t, func(g *grpc.Server) {
-		accounts.Register(g, accounts.Options{
+		sharedruns.Register(g, sharedruns.Options{
 			Store: &reuseStore{},
 			Read:  func(ctx context.Context, _ string, d digest.Digest) ([]byte, error) { return read(ctx, d) },
 		})

@@ -221,7 +221,7 @@ func (r *run) part(left *runner.Launcher) {
 	}
 	if u := r.a.how.Sandbox.User; u != nil && !r.a.how.Users.Part(r.a.p.index, gone) {
 		r.a.p.log.Warn("a process cannot be ended, and later actions have its user: there is no other",
-			zap.Uint32("uid", u.UID), zap.String("to_have_it", "a range of more users than actions at a time, in --user"))
+			zap.Uint32("uid", u.UID), zap.String("remedy", "a range of more users than actions at a time, in --user"))
 	}
 }
 

@@ -16,10 +16,10 @@ const alertPatience = time.Second
 // notice that it can no longer write before it reads why, and its errors say why.
 type opening struct {
 	net.Conn
-	heard  atomic.Bool   // the server has answered
-	deaf   chan struct{} // closed when the first read has failed
-	failed sync.Once
-	why    error // of that read; set before deaf is closed
+	answered atomic.Bool   // the server has answered
+	deaf     chan struct{} // closed when the first read has failed
+	failed   sync.Once
+	why      error // of that read; set before deaf is closed
 }
 
 // Read implements net.Conn.
@@ -27,10 +27,10 @@ func (o *opening) Read(p []byte) (int, error) {
 	n, err := o.Conn.Read(p)
 	switch {
 	case n > 0:
-		if !o.heard.Load() {
-			o.heard.Store(true)
+		if !o.answered.Load() {
+			o.answered.Store(true)
 		}
-	case err != nil && !o.heard.Load():
+	case err != nil && !o.answered.Load():
 		o.failed.Do(func() { o.why = err; close(o.deaf) })
 	}
 	return n, err
@@ -39,7 +39,7 @@ func (o *opening) Read(p []byte) (int, error) {
 // Write implements net.Conn.
 func (o *opening) Write(p []byte) (int, error) {
 	n, err := o.Conn.Write(p)
-	if err == nil || o.heard.Load() {
+	if err == nil || o.answered.Load() {
 		return n, err
 	}
 	patience := time.NewTimer(alertPatience)

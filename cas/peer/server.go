@@ -39,7 +39,7 @@ func NewServer(store Store, log *zap.Logger) *Server {
 	s.reader = server.NewReader(store.Peek(func(d digest.Digest) {
 		s.blobs.Add(1)
 		s.bytes.Add(d.SizeBytes())
-	}), server.Options{Logger: log, Room: intake.Reserve})
+	}), server.Options{Logger: log, WaitForMemory: intake.Reserve})
 	return s
 }
 

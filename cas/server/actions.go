@@ -37,7 +37,7 @@ func (s *Server) Lookup(ctx context.Context, instance string, d digest.Digest) (
 		return nil, fmt.Errorf("action result %s has exit code %d: %w", d, code, cas.ErrNotFound)
 	}
 	missing, err := s.catalog(instance).missingOf(ctx, d.Function(), r, false)
-	err = errors.Join(err, s.options.Room(ctx, 0)) // Execute looks, and continues
+	err = errors.Join(err, s.options.WaitForMemory(ctx, 0)) // Execute looks, and continues
 	if err != nil {
 		return nil, fmt.Errorf("check action result %s: %w", d, err)
 	}

@@ -12,9 +12,9 @@ import (
 // requests.
 func TestBatchesOfNothing(t *testing.T) {
 	const n = 5000
-	var room int64
-	f := netStart(t, netConfig{server: Options{Room: func(_ context.Context, bytes int64) error {
-		room = bytes
+	var reserved int64
+	f := netStart(t, netConfig{server: Options{WaitForMemory: func(_ context.Context, bytes int64) error {
+		reserved = bytes
 		return nil
 	}}})
 	updates := &repb.BatchUpdateBlobsRequest{}
@@ -27,15 +27,15 @@ func TestBatchesOfNothing(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if took := int64(proto.Size(updated)); room < 2*took || took < 10*int64(proto.Size(updates)) {
-		t.Errorf("%d bytes of requests have %d bytes of answers, for which there is room for %d", proto.Size(updates), took, room)
+	if took := int64(proto.Size(updated)); reserved < 2*took || took < 10*int64(proto.Size(updates)) {
+		t.Errorf("%d bytes of requests have %d bytes of answers, for which there is room for %d", proto.Size(updates), took, reserved)
 	}
-	room = 0
+	reserved = 0
 	read, err := f.cas.BatchReadBlobs(t.Context(), reads)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if took := int64(proto.Size(read)); room < 2*took {
-		t.Errorf("%d bytes of requests have %d bytes of answers, for which there is room for %d", proto.Size(reads), took, room)
+	if took := int64(proto.Size(read)); reserved < 2*took {
+		t.Errorf("%d bytes of requests have %d bytes of answers, for which there is room for %d", proto.Size(reads), took, reserved)
 	}
 }

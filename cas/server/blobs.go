@@ -80,7 +80,7 @@ func (v *storageService) BatchUpdateBlobs(
 	}); err != nil {
 		return nil, err
 	}
-	if err := v.s.options.Room(ctx, unpacked(r.GetRequests())+entryBytes*int64(len(r.GetRequests()))); err != nil {
+	if err := v.s.options.WaitForMemory(ctx, unpacked(r.GetRequests())+entryBytes*int64(len(r.GetRequests()))); err != nil {
 		return nil, err
 	}
 	resp := &repb.BatchUpdateBlobsResponse{}
@@ -160,7 +160,7 @@ func (v *storageService) BatchReadBlobs(
 	}); err != nil {
 		return nil, err
 	}
-	if err := v.s.options.Room(ctx, 2*bytes+entryBytes*int64(len(r.GetDigests()))); err != nil { // the blobs, and the answer
+	if err := v.s.options.WaitForMemory(ctx, 2*bytes+entryBytes*int64(len(r.GetDigests()))); err != nil { // the blobs, and the answer
 		return nil, err
 	}
 	compress := slices.Contains(r.GetAcceptableCompressors(), repb.Compressor_ZSTD)

@@ -40,11 +40,11 @@ func (s *Server) FindUnsound(ctx context.Context, instance string, ds []digest.D
 // A catalog reads the messages that an instance name has.
 type catalog struct {
 	cas.Content
-	room func(ctx context.Context, bytes int64) error // as in Options
+	waitForMemory func(ctx context.Context, bytes int64) error // as in Options
 }
 
 func (s *Server) catalog(instance string) catalog {
-	return catalog{s.content(instance), s.options.Room}
+	return catalog{s.content(instance), s.options.WaitForMemory}
 }
 
 // Memory of messages for each encoded byte.
@@ -60,5 +60,5 @@ func (c catalog) reserve(ctx context.Context, bytes, each int64) error {
 	if bytes <= small {
 		return nil
 	}
-	return c.room(ctx, bytes*each)
+	return c.waitForMemory(ctx, bytes*each)
 }

@@ -96,7 +96,7 @@ func (s *Server) MissingInputs(
 		return nil, s.readStatus(err)
 	}
 	below, err := s.missingBelow(ctx, instance, own, root)
-	err = errors.Join(err, s.options.Room(ctx, 0)) // the action continues
+	err = errors.Join(err, s.options.WaitForMemory(ctx, 0)) // the action continues
 	if err != nil {
 		return nil, s.readStatus(fmt.Errorf("input root %s: %w", root, err))
 	}

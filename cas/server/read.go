@@ -53,11 +53,11 @@ func (v *byteStreamService) read(r *bytestream.ReadRequest, stream bytestream.By
 		length = min(length, limit)
 	}
 	part := io.NewSectionReader(f, offset, length)
-	send, room := sendPlain, 2*min(wire.StreamChunk, length)
+	send, needed := sendPlain, 2*min(wire.StreamChunk, length)
 	if res.Compressor == repb.Compressor_ZSTD {
-		send, room = sendCompressed, room+wire.StreamChunk+wire.EncoderBytes(length)
+		send, needed = sendCompressed, needed+wire.StreamChunk+wire.EncoderBytes(length)
 	}
-	if err := v.s.options.Room(stream.Context(), room); err != nil {
+	if err := v.s.options.WaitForMemory(stream.Context(), needed); err != nil {
 		return err
 	}
 	if length == d.SizeBytes() && length > 0 {

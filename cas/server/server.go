@@ -48,7 +48,7 @@ type Options struct {
 	// Room waits until a call may use so many bytes of memory, including those for its answer; 0
 	// means that it needs none any more. It gets the context of the call. Nil: there is always
 	// enough.
-	Room func(ctx context.Context, bytes int64) error
+	WaitForMemory func(ctx context.Context, bytes int64) error
 	// MaxPartialUploads bounds the interrupted uploads that are kept to be resumed (default 128).
 	// PartialUploadAge is for how long they are kept (default 30 minutes); an expired one is
 	// removed when the next upload begins or breaks off. They take space in the Store, and are
@@ -66,8 +66,8 @@ func (o *Options) validate() {
 	}
 	o.MaxBatchBytes = min(o.MaxBatchBytes, MaxMessageBytes)
 	o.MaxBlobBytes = max(o.MaxBlobBytes, 0)
-	if o.Room == nil {
-		o.Room = func(context.Context, int64) error { return nil }
+	if o.WaitForMemory == nil {
+		o.WaitForMemory = func(context.Context, int64) error { return nil }
 	}
 	if o.MaxPartialUploads <= 0 {
 		o.MaxPartialUploads = 128

@@ -138,7 +138,7 @@ func (v *storageService) getTree(
 		return err
 	}
 	p := pager{stream: stream, maxCount: int(r.GetPageSize()), maxBytes: int(min(pageBytes, v.s.options.MaxBatchBytes))}
-	if err := v.s.options.Room(stream.Context(), resent*int64(p.maxBytes)); err != nil {
+	if err := v.s.options.WaitForMemory(stream.Context(), resent*int64(p.maxBytes)); err != nil {
 		return err
 	}
 	if err := v.s.catalog(r.GetInstanceName()).walkTree(stream.Context(), root, resent, func(n *treeNode) error {

@@ -38,8 +38,8 @@ type upload struct {
 
 	// io serializes access to the file. It is taken before uploads.mu.
 	io     sync.Mutex
-	room   cas.Writer     // nil before the first byte and after the end
-	hasher *digest.Hasher // of the bytes in room
+	writer cas.Writer     // nil before the first byte and after the end
+	hasher *digest.Hasher // of the bytes in writer
 	ended  bool           // complete or discarded; it takes no more
 
 	holder    *turn     // guarded by uploads.mu; nil when idle
@@ -164,8 +164,8 @@ func (a *uploads) oldestLocked() *upload {
 func (a *uploads) evictLocked(u *upload) {
 	delete(a.byName, u.name)
 	// Without upload.io: no stream has a turn, and none can get one any more.
-	if u.room != nil {
-		u.room.GiveBack()
+	if u.writer != nil {
+		u.writer.GiveBack()
 	}
 	a.evicted.Add(1) // last: a caller that has seen this finds the room
 }
@@ -243,14 +243,14 @@ func (t *turn) write(p []byte) (int, error) {
 	if int64(len(p)) > u.name.Digest.SizeBytes()-u.hasher.SizeBytes() {
 		return 0, fmt.Errorf("upload %s: %w: more bytes than its size", u.name, cas.ErrCorrupt)
 	}
-	if u.room == nil {
+	if u.writer == nil {
 		w, err := t.all.store.Create(u.name.Digest)
 		if err != nil {
 			return 0, fmt.Errorf("upload %s: %w", u.name, err)
 		}
-		u.room = w
+		u.writer = w
 	}
-	n, err := u.room.Write(p)
+	n, err := u.writer.Write(p)
 	_, _ = u.hasher.Write(p[:n]) // never fails
 	if err != nil {
 		return n, fmt.Errorf("upload %s: %w", u.name, err)
@@ -273,13 +273,13 @@ func (t *turn) finish(ctx context.Context, blobs cas.Content) error {
 	}
 	if err == nil {
 		// It has reserved its room, and needs no more.
-		err = u.room.Keep(ctx)
+		err = u.writer.Keep(ctx)
 	}
 	if err != nil {
 		u.discardLocked()
 		return fmt.Errorf("upload %s: %w", u.name, err)
 	}
-	u.room, u.ended = nil, true
+	u.writer, u.ended = nil, true
 	err = blobs.Gained(u.name.Digest)
 	t.all.store.Release(u.name.Digest)
 	return err
@@ -293,7 +293,7 @@ func (u *upload) verifyLocked() error {
 		return fmt.Errorf("%w: finished after %d bytes", cas.ErrCorrupt, got.SizeBytes())
 	case got != want:
 		return fmt.Errorf("%w: its hash is %s", cas.ErrCorrupt, got.Hash())
-	case u.room == nil:
+	case u.writer == nil:
 		return fmt.Errorf("%w: the empty blob needs no upload", cas.ErrCorrupt)
 	}
 	return nil
@@ -334,8 +334,8 @@ func (u *upload) discardLocked() {
 
 // emptyLocked removes the file.
 func (u *upload) emptyLocked() {
-	if u.room != nil {
-		u.room.Drop()
-		u.room = nil
+	if u.writer != nil {
+		u.writer.Drop()
+		u.writer = nil
 	}
 }

@@ -127,7 +127,7 @@ func (v *byteStreamService) receive(w io.Writer, in *writeReceiver, name wire.Re
 		return in.writeTo(w)
 	}
 	frames := wire.NewFrames(in, name.Digest.SizeBytes(), func(bytes int64) error {
-		return v.s.options.Room(in.stream.Context(), bytes)
+		return v.s.options.WaitForMemory(in.stream.Context(), bytes)
 	})
 	z, err := zstd.NewReader(frames, zstd.WithDecoderConcurrency(1),
 		zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(wire.MaxZstdWindow))

@@ -57,7 +57,7 @@ func printFindings(out io.Writer, found []farm.Finding) {
 		fmt.Fprintf(out, "%-8s %s", f.State, f.What)
 		if f.State == farm.FindingLimited {
 			fmt.Fprintln(out)
-			for _, line := range [][2]string{{"missing", f.Why}, {"costs", f.Costs}, {"to have it", f.ToHave}} {
+			for _, line := range [][2]string{{"missing", f.Why}, {"costs", f.Costs}, {"remedy", f.Remedy}} {
 				if line[1] != "" {
 					fmt.Fprintf(out, "           %s: %s\n", line[0], strings.ReplaceAll(line[1], "\n", "\n             "))
 				}

@@ -77,9 +77,9 @@ type Opened struct {
 	Hints records.Hints
 	// Shared has the durable records that several programs share; nil: there are none.
 	Shared records.Durable
-	// Accounts are the records of runs that workers share; a scheduler has them.
-	Accounts records.Hints
-	Close    func() error
+	// SharedRuns are the records of runs that workers share; a scheduler has them.
+	SharedRuns records.Hints
+	Close      func() error
 }
 
 // Open opens the records; data is the program's data folder, client is for services. Records that

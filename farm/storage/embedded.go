@@ -46,7 +46,7 @@ func (s *Settings) embed(dir string, o Options) (*Opened, error) {
 	}
 	options := casserver.Options{
 		Logger: o.Load.Logger, AllowActionUpdates: o.Guarded || s.CacheWrites == Clients,
-		Room: intake.Reserve,
+		WaitForMemory: intake.Reserve,
 	}
 	var grants *casserver.Grants // nil: none are needed
 	if !options.AllowActionUpdates {

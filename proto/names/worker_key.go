@@ -10,9 +10,9 @@ import (
 // is also readable: {"host":"a","slot":"0"}, or acme/{"host":"a"} below acme. Keys are unique.
 func WorkerKey(prefix string, id map[string]string) string {
 	var someNames [8]string
-	var room [256]byte
+	var buffer [256]byte
 	names := someNames[:0]
-	b := room[:0]
+	b := buffer[:0]
 	if prefix != "" {
 		b = append(append(b, prefix...), '/')
 	}

@@ -14,7 +14,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/tree"
 	"github.com/forerunner-build/forerunner/proto/actionstats"
 	"github.com/forerunner-build/forerunner/proto/reuse"
-	"github.com/forerunner-build/forerunner/records/accounts"
+	"github.com/forerunner-build/forerunner/records/sharedruns"
 )
 
 // ErrNotKept: a run cannot be remembered, which is no fault.
@@ -137,15 +137,15 @@ func decode(fn digest.Function, m *reuse.Run) (Run, error) {
 	}
 	var err error
 	if run.Action, err = digest.FromProto(fn, m.GetAction()); err != nil {
-		return Run{}, fmt.Errorf("%w: action: %w", accounts.ErrMalformed, err)
+		return Run{}, fmt.Errorf("%w: action: %w", sharedruns.ErrMalformed, err)
 	}
 	if err := proto.Unmarshal(m.GetResult(), run.Result); err != nil {
-		return Run{}, fmt.Errorf("%w: result: %w", accounts.ErrMalformed, err)
+		return Run{}, fmt.Errorf("%w: result: %w", sharedruns.ErrMalformed, err)
 	}
 	for _, b := range m.GetBlobs() {
 		d, err := digest.FromProto(fn, b)
 		if err != nil {
-			return Run{}, fmt.Errorf("%w: blob: %w", accounts.ErrMalformed, err)
+			return Run{}, fmt.Errorf("%w: blob: %w", sharedruns.ErrMalformed, err)
 		}
 		run.Blobs = append(run.Blobs, d)
 	}

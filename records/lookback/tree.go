@@ -12,7 +12,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
 	"github.com/forerunner-build/forerunner/proto/reuse"
-	"github.com/forerunner-build/forerunner/records/accounts"
+	"github.com/forerunner-build/forerunner/records/sharedruns"
 )
 
 // Source provides the directories of input trees. fetch.ReadThrough is one.
@@ -126,7 +126,7 @@ func (c comparison) compare(dir *tree.Directory, next *[]comparison) (path strin
 			continue
 		}
 		if !there || e.Kind != tree.Dir {
-			return "", false, fmt.Errorf("%w: %.200q was looked into and was no directory", accounts.ErrMalformed, path)
+			return "", false, fmt.Errorf("%w: %.200q was looked into and was no directory", sharedruns.ErrMalformed, path)
 		}
 		*next = append(*next, comparison{path, entry.GetDirectory(), e.Digest})
 	}

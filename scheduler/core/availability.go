@@ -106,7 +106,7 @@ func (d *dispatcher) withdraw(w *worker) {
 	} else if q.serving == 0 && w.takes == Serving {
 		d.Timers.Set(&q.rest, d.Now.Add(d.cfg.MatchGrace))
 	}
-	w.takes = Unheard
+	w.takes = Unreported
 }
 
 // vacate moves the tasks of a queue without serving workers, if another queue can have them, or if
@@ -193,7 +193,7 @@ func (d *dispatcher) discard(q *queue) {
 	if q.line.Len() == 0 {
 		d.Timers.Stop(&q.overflow.timer)
 		d.Timers.Stop(&q.absence.timer)
-		d.Timers.Stop(&q.spares.timer)
+		d.Timers.Stop(&q.unwanted.timer)
 		p.queues = slices.DeleteFunc(p.queues, func(x *queue) bool { return x == q })
 	}
 	if !slices.ContainsFunc(p.queues, func(x *queue) bool { return x.workers > 0 || x.declared }) {
@@ -272,7 +272,7 @@ func (r *reviews) goOn() {
 // mayServe reports whether operators let a worker take work. It compares a worker that calls only
 // if the drains may be others than when it was compared last.
 func (r *reviews) mayServe(w *worker) bool {
-	if w.takes == Unheard || r.isBehind() {
+	if w.takes == Unreported || r.isBehind() {
 		return !r.drains.Matches(w.Attribute)
 	}
 	return w.takes != Drained

@@ -45,7 +45,7 @@ func (c *calls) wake(w *worker) { *c.wakes = append(*c.wakes, w.Key) }
 func (c *calls) unwanted(w *worker) {
 	w.task.run().left = c.Awake()
 	q := w.task.worker().queue
-	q.spares.add(w.task)
+	q.unwanted.add(w.task)
 	c.claimSpares(q)
 }
 
@@ -56,9 +56,9 @@ func (c *calls) unwanted(w *worker) {
 func (c *calls) goesOn(w *worker) {
 	r := w.task.run()
 	switch {
-	case r.worker != w || r.spare || w.task.wanted():
+	case r.worker != w || r.unwanted || w.task.wanted():
 	case w.mayYield():
-		w.queue.spares.add(w.task)
+		w.queue.unwanted.add(w.task)
 	default:
 		c.claim(w.queue, 1)
 	}
@@ -70,8 +70,8 @@ func (c *calls) serves(w *worker) {
 	if w.task == nil || w.task.wanted() || !w.mayYield() {
 		return
 	}
-	if !w.task.run().spare {
-		w.queue.spares.add(w.task)
+	if !w.task.run().unwanted {
+		w.queue.unwanted.add(w.task)
 	}
 	c.claimSpares(w.queue)
 }
@@ -85,10 +85,10 @@ func (c *calls) claimSpares(q *queue) { c.claim(q, q.waiting) }
 func (c *calls) claim(q *queue, most int) (woken int) {
 	for ; woken < most && q.waiting > 0; woken++ {
 		if c.effort.Left <= 0 {
-			c.Timers.Set(&q.spares.timer, c.Now)
+			c.Timers.Set(&q.unwanted.timer, c.Now)
 			break
 		}
-		w := c.spare(q)
+		w := c.yieldingWorker(q)
 		if w == nil {
 			break
 		}
@@ -97,11 +97,11 @@ func (c *calls) claim(q *queue, most int) (woken int) {
 	return woken
 }
 
-// spare takes out the first worker of the spares of a queue that would get a task now; nil: there
+// yieldingWorker takes out the first worker of the unwanted runs of a queue that would get a task now; nil: there
 // is none. A worker that does not is passed over: the next task may be for it. There are never
 // many, as they are of one program, which all queued tasks avoid.
-func (c *calls) spare(q *queue) *worker {
-	s := &q.spares
+func (c *calls) yieldingWorker(q *queue) *worker {
+	s := &q.unwanted
 	var avoided *program
 	for i := 0; i < len(s.list); {
 		c.effort.Spend(1)
@@ -113,7 +113,7 @@ func (c *calls) spare(q *queue) *worker {
 		r := x.task.run()
 		if !r.worker.mayYield() {
 			s.take(i)
-			r.spare = false
+			r.unwanted = false
 			continue
 		}
 		if at := r.yields(); at > c.Awake() {
@@ -129,7 +129,7 @@ func (c *calls) spare(q *queue) *worker {
 		switch share := r.worker.share(); {
 		case next != nil || share.HoldsBack():
 			s.take(i)
-			r.spare = false
+			r.unwanted = false
 			return r.worker
 		case looks == 0 && (q.quotas == nil || c.effort.Left <= 0): // nothing may start
 			i = len(s.list)

@@ -198,7 +198,7 @@ func (s *checker) checkWorker(key string, w *worker) string {
 		return fmt.Sprintf("worker %s: held %t, serving %t, idle %t", key, w.held, w.takes == Serving, w.entry.Waits())
 	case w.held && (w.task != nil || w.prefersIdle):
 		return fmt.Sprintf("worker %s waits although it has work or wants none", key)
-	case w.takes == Unheard || (w.takes == Drained) != s.drains.Matches(w.Attribute) && !s.reviews.isBehind() ||
+	case w.takes == Unreported || (w.takes == Drained) != s.drains.Matches(w.Attribute) && !s.reviews.isBehind() ||
 		w.takes != Drained && (w.takes == Resting) != w.prefersIdle:
 		return fmt.Sprintf("worker %s: availability %d, prefers to be idle %t", key, w.takes, w.prefersIdle)
 	case (w.takes == Suspended) != (w.takes != Drained && !w.prefersIdle && w.program.withholds(w)):

@@ -66,11 +66,11 @@ func (d *dispatcher) enqueue(t *task) {
 		d.Timers.Set(&t.timer, d.When(d.pools.patience(t, d.begun)))
 		return
 	}
-	d.place(t, q)
+	d.put(t, q)
 }
 
-// place puts a task that is nowhere, and counted, into a queue.
-func (d *dispatcher) place(t *task, q *queue) {
+// put puts a task that is nowhere, and counted, into a queue.
+func (d *dispatcher) put(t *task, q *queue) {
 	t.move(q.pool)
 	t.at = q
 	if q.ask(t.spec.Platform) {

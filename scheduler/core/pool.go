@@ -45,8 +45,8 @@ func (p *pool) queue(class uint32) *queue {
 	})
 	if !found {
 		q := &queue{pool: p, class: class, name: p.queueName(class)}
-		q.rest.Owner, q.overflow, q.spares.queue = q, overflow{queue: q}, q
-		q.spares.timer.Owner = &q.spares
+		q.rest.Owner, q.overflow, q.unwanted.queue = q, overflow{queue: q}, q
+		q.unwanted.timer.Owner = &q.unwanted
 		q.overflow.timer.Owner = &q.overflow
 		q.line.Owner, q.absence.queue, q.absence.timer.Owner = q, q, &q.absence
 		if p.cohort != nil {

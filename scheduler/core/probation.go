@@ -41,7 +41,7 @@ func (d *dispatcher) reserve(p *program) {
 		}
 	}
 	for _, w := range p.positions {
-		if w.takes != Unheard {
+		if w.takes != Unreported {
 			d.serve(w, w.takes != Drained)
 			d.calls.serves(w)
 		}

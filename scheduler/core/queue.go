@@ -33,8 +33,8 @@ type queue struct {
 	load    spill.Load
 	// parked are those that no client waits for.
 	parked map[*task]struct{}
-	// spares are runs that no client waits for.
-	spares spares
+	// unwanted are runs that no client waits for.
+	unwanted unwantedRuns
 	// workers counts all workers; serving those that take work, resting those that prefer to be
 	// idle and are not drained, drained those that operators have drained, suspended those whose
 	// actions failed. At least one serves while one is suspended.
@@ -142,49 +142,49 @@ func (q *queue) park(t *task) {
 	q.parked[t] = struct{}{}
 }
 
-// spares are the runs of a queue that no client waits for, and whose workers have not been woken to
+// unwantedRuns are the runs of a queue that no client waits for, and whose workers have not been woken to
 // yield.
-type spares struct {
+type unwantedRuns struct {
 	queue *queue
 	// list has them in the order in which their last clients stopped waiting; some may have ended,
 	// or be wanted again.
-	list []spare
+	list []unwantedRun
 	// timer is when the first of them yields while others wait, or now, if there was too much to
 	// do.
 	timer timer.Timer
 }
 
-// A spare is a task whose run was left at a time of Clock.Awake; see run.left.
-type spare struct {
+// An unwantedRun is a task whose run was left at a time of Clock.Awake; see run.left.
+type unwantedRun struct {
 	task *task
 	left time.Duration
 }
 
 // add records that a running task has no waiting client, and may yield.
-func (s *spares) add(t *task) {
+func (s *unwantedRuns) add(t *task) {
 	if len(s.list) > 2*s.queue.workers {
-		s.list = slices.DeleteFunc(s.list, func(x spare) bool { return !s.has(x) })
+		s.list = slices.DeleteFunc(s.list, func(x unwantedRun) bool { return !s.has(x) })
 	}
 	r := t.run()
-	r.spare = true
+	r.unwanted = true
 	at := len(s.list)
 	for at > 0 && s.list[at-1].left > r.left { // one whose worker was woken in vain
 		at--
 	}
-	s.list = slices.Insert(s.list, at, spare{t, r.left})
+	s.list = slices.Insert(s.list, at, unwantedRun{t, r.left})
 	s.queue.quotas.Expose()
 }
 
-// has reports whether a spare is one still.
-func (s *spares) has(x spare) bool {
+// has reports whether a run is still unwanted.
+func (s *unwantedRuns) has(x unwantedRun) bool {
 	r := x.task.run()
-	return r != nil && r.spare && r.left == x.left && r.worker.queue == s.queue && !x.task.wanted()
+	return r != nil && r.unwanted && r.left == x.left && r.worker.queue == s.queue && !x.task.wanted()
 }
 
-// take takes out the one at a place, which is near the first.
-func (s *spares) take(at int) {
+// take removes the one at an index, which is near the first.
+func (s *unwantedRuns) take(at int) {
 	copy(s.list[1:], s.list[:at])
-	s.list[0] = spare{}
+	s.list[0] = unwantedRun{}
 	s.list = s.list[1:]
 }
 

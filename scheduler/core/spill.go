@@ -139,7 +139,7 @@ func (o *overflows) give(s spillage) {
 		o.moved++
 		o.dispatch.dequeue(s.task)
 		o.dispatch.queued++
-		o.dispatch.place(s.task, s.to)
+		o.dispatch.put(s.task, s.to)
 		return
 	}
 	o.spilled++
@@ -282,7 +282,7 @@ func (q *queue) hasIdle() bool { return q.pool.tree.Idle(q.class) > 0 }
 
 // hasTakers reports whether a worker could take a task of the queue now, or soon: it is idle, or
 // runs something for nobody.
-func (q *queue) hasTakers() bool { return q.hasIdle() || len(q.spares.list) > 0 }
+func (q *queue) hasTakers() bool { return q.hasIdle() || len(q.unwanted.list) > 0 }
 
 func (p *pool) hasIdle() bool { return slices.ContainsFunc(p.queues, (*queue).hasIdle) }
 

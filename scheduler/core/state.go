@@ -188,7 +188,7 @@ func (s *State) due(owner any) {
 		s.runs.absent(x.queue)
 	case *overflow:
 		s.dispatch.reaches.mark(x.queue)
-	case *spares:
+	case *unwantedRuns:
 		s.calls.claimSpares(x.queue)
 	case *orphan.Result:
 		s.orphans.Remove(x)

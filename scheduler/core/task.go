@@ -93,8 +93,8 @@ type run struct {
 	// inherited: the worker had it before it was asked for here, with limits of a size class that
 	// are not known.
 	inherited bool
-	// spare: it is in the spares of its queue.
-	spare bool
+	// unwanted: it is in the unwanted runs of its queue.
+	unwanted bool
 }
 
 // lingering is how long a run goes on, whoever waits, after its last client has stopped waiting for
@@ -209,7 +209,7 @@ func byAge(t, u *task) int { return cmp.Compare(t.operations.first.age, u.operat
 // begin assigns a task to a worker.
 func (t *task) begin(w *worker, at time.Time) {
 	r := &w.run // field by field: a copy of the whole is slow while the garbage collector marks
-	r.worker, r.race, r.as, r.resends, r.left, r.inherited, r.spare = w, nil, nil, 0, 0, false, false
+	r.worker, r.race, r.as, r.resends, r.left, r.inherited, r.unwanted = w, nil, nil, 0, 0, false, false
 	t.at, t.started = &w.run, at
 }
 
@@ -218,7 +218,7 @@ func (t *task) pass(w *worker) {
 	old := t.run()
 	w.run = *old
 	*old = run{}
-	w.run.worker, w.run.spare, t.at = w, false, &w.run
+	w.run.worker, w.run.unwanted, t.at = w, false, &w.run
 }
 
 // A course is the fate of the size class that was chosen for a task.

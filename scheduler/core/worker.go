@@ -70,8 +70,8 @@ type twin struct {
 type Availability uint8
 
 const (
-	// Unheard: it has not reported yet, or is about to be removed.
-	Unheard Availability = iota
+	// Unreported: it has not reported yet, or is about to be removed.
+	Unreported Availability = iota
 	// Serving: it takes work.
 	Serving
 	// Resting: it prefers to be idle, and may take work again.
@@ -83,7 +83,7 @@ const (
 )
 
 // counts reports whether a queue counts its workers that are so.
-func (a Availability) counts() bool { return a != Unheard }
+func (a Availability) counts() bool { return a != Unreported }
 
 // A duty is what State expects of a worker.
 type duty uint8

@@ -205,8 +205,8 @@ func actionName(d digest.Digest) string {
 	if d.IsZero() {
 		return ""
 	}
-	var room [digest.HashSize]byte
-	return hex.EncodeToString(d.AppendHash(room[:0])) + "/" + strconv.FormatInt(d.SizeBytes(), 10)
+	var buffer [digest.HashSize]byte
+	return hex.EncodeToString(d.AppendHash(buffer[:0])) + "/" + strconv.FormatInt(d.SizeBytes(), 10)
 }
 
 func decodeReport(m *record.Sync) (*event.Report, error) {

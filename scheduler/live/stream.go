@@ -74,10 +74,10 @@ type view struct {
 	send     func(*bytestream.ReadResponse) error
 	watch    *live.Watch // with the present offset and run
 	reader   *reader     // nil: no worker was asked
-	// attempts and worker identify the run; heard is true if all of its output was read.
+	// attempts and worker identify the run; complete is true if all of its output was read.
 	attempts int
 	worker   string
-	heard    bool
+	complete bool
 	refused  int // by the worker, one after the other
 }
 
@@ -125,7 +125,7 @@ func (v *view) run(ctx context.Context, st *event.Status, box *engine.Mailbox) e
 		if st.Stage == repb.ExecutionStage_UNKNOWN {
 			return operation.ErrUnknown(st.Name)
 		}
-		if st.Done() && v.heard {
+		if st.Done() && v.complete {
 			return nil
 		}
 		if st.Done() && v.reader == nil {
@@ -157,9 +157,9 @@ func (v *view) follow(st *event.Status) (err error) {
 				return err
 			}
 		}
-		v.attempts, v.worker, v.heard = st.Attempts, st.Worker, false
+		v.attempts, v.worker, v.complete = st.Attempts, st.Worker, false
 	}
-	if v.reader == nil && !v.heard {
+	if v.reader == nil && !v.complete {
 		w := &live.Watch{Action: v.watch.Action, Stderr: v.watch.Stderr, Offset: v.watch.Offset, Run: v.watch.Run}
 		v.reader, err = v.registry.open(st.Worker, v.caller, w)
 	}
@@ -208,7 +208,7 @@ func (v *view) take(c *live.Chunk) error {
 		v.watch.Offset += int64(len(c.GetData()))
 	}
 	if c.GetEnd() {
-		v.heard = true
+		v.complete = true
 		v.reopen()
 	}
 	return nil

@@ -49,16 +49,16 @@ func Longrunning(st *event.Status) (*longrunningpb.Operation, error) {
 // encodeMetadata returns an encoded ExecuteOperationMetadata. Clients get one with each stage of
 // each operation, and to make the message and encode that takes several times as long.
 func encodeMetadata(st *event.Status) []byte {
-	var room [128]byte
+	var buffer [128]byte
 	b := make([]byte, 0, 512)
 	b = appendNumber(b, 1, int64(st.Stage))
-	b = appendBytes(b, 2, appendDigest(room[:0], st.Digest))
+	b = appendBytes(b, 2, appendDigest(buffer[:0], st.Digest))
 	if st.Stage == repb.ExecutionStage_EXECUTING {
 		b = appendStreamName(b, 3, st.Name, names.StdoutSuffix)
 		b = appendStreamName(b, 4, st.Name, names.StderrSuffix)
 	}
 	if !st.Done() { // else all of it is in the response
-		b = appendBytes(b, 5, appendProgress(room[:0], st))
+		b = appendBytes(b, 5, appendProgress(buffer[:0], st))
 	}
 	return appendNumber(b, 6, int64(st.Digest.Function().Proto()))
 }

@@ -74,7 +74,7 @@ func TestNoPrivilege(t *testing.T) {
 	farm.Signal(syscall.SIGTERM)
 	farm.Wait()
 	for _, part := range []string{
-		"no FUSE for input roots", "no overlayfs for input roots", "no sandbox", "missing", "costs", "to_have_it", "CAP_SYS_ADMIN",
+		"no FUSE for input roots", "no overlayfs for input roots", "no sandbox", "missing", "costs", "remedy", "CAP_SYS_ADMIN",
 	} {
 		if !strings.Contains(farm.Stderr.String(), part) {
 			f.Errorf("the start does not say %q", part)

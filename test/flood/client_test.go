@@ -191,7 +191,7 @@ func appendHeader(block []byte, name, value string) []byte {
 // send sends bytes of a call, as fast as the server lets it.
 func (c *rudeClient) send(stream uint32, data []byte) error {
 	for len(data) > 0 {
-		n, err := c.room(stream, len(data))
+		n, err := c.awaitWindow(stream, len(data))
 		if err != nil {
 			return err
 		}
@@ -203,8 +203,8 @@ func (c *rudeClient) send(stream uint32, data []byte) error {
 	return nil
 }
 
-// room waits until some of n bytes may be sent.
-func (c *rudeClient) room(stream uint32, n int) (int, error) {
+// awaitWindow waits until some of n bytes may be sent.
+func (c *rudeClient) awaitWindow(stream uint32, n int) (int, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for {

@@ -82,7 +82,7 @@ func (c *rudeClient) pressCall(method string, data []byte) {
 	if err != nil || c.send(stream, data) != nil {
 		return
 	}
-	_, _ = c.room(stream, 0) // never any: until the stream has ended
+	_, _ = c.awaitWindow(stream, 0) // never any: until the stream has ended
 }
 
 // firstOfWrite is the first message of an upload, with a part of its bytes.

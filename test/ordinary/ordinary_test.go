@@ -77,7 +77,7 @@ func ordinaryLife(f *programs.Test, listen string, start func() *programs.Proces
 	}
 	farm := start()
 	build("first")
-	for _, part := range []string{"no cgroups", "no FUSE for input roots", "no sandbox", "to_have_it"} {
+	for _, part := range []string{"no cgroups", "no FUSE for input roots", "no sandbox", "remedy"} {
 		if !strings.Contains(farm.Stderr.String(), part) {
 			f.Errorf("the start does not say %q", part)
 		}

@@ -137,7 +137,7 @@ func (l *Layer) register(file *os.File) (int32, bool) {
 		l.driver.warnRegister.Do(func() {
 			l.driver.log.Warn("kernel refuses passthrough for a blob; it is read through this process",
 				zap.String("blob", file.Name()), zap.NamedError("missing", err),
-				zap.String("costs", CostOfCached), zap.String("to_have_it", PassthroughAdvice))
+				zap.String("costs", CostOfCached), zap.String("remedy", PassthroughAdvice))
 		})
 	}
 	return id, err == nil

@@ -22,7 +22,7 @@ func BenchmarkLinkedRoot(b *testing.B) {
 	}
 	for _, way := range []string{"kept", "overlay", "bare"} {
 		b.Run(way, func(b *testing.B) {
-			f := openRooms(b, roomOptions{Bare: way == "bare"})
+			f := openLinkFarm(b, linkFarmOptions{Bare: way == "bare"})
 			if way == "overlay" {
 				f.kept = nil
 			}

@@ -66,7 +66,7 @@ func assertApart(t *testing.T, dir string, want int) {
 // TestEqualInputsAreApart: a copy of a root, even by a tool that keeps hard links, has independent
 // files, also where parts of roots are kept for others.
 func TestEqualInputsAreApart(t *testing.T) {
-	bothWays(t, func(t *testing.T, f *rooms) {
+	bothWays(t, func(t *testing.T, f *linkFarm) {
 		src := vfstest.NewSource(t)
 		const perPart = minKeptEntries / 2 * 2
 		for i, large := range [][]string{{"sdk"}, {"sdk"}, {"sdk", "other"}, {"other"}, {"other", "sdk"}, {"sdk", "other"}} {
@@ -105,7 +105,7 @@ func TestEqualInputsAreApart(t *testing.T) {
 // TestEqualInputsAreReadOnce: of many equal files the blob is read for a batch of them at a time,
 // and one without bytes never.
 func TestEqualInputsAreReadOnce(t *testing.T) {
-	bothWays(t, func(t *testing.T, f *rooms) {
+	bothWays(t, func(t *testing.T, f *linkFarm) {
 		src := vfstest.NewSource(t)
 		d := equals(t, src, "own", "sdk")
 		r := openRoot(t, f, rootSpec{Digest: d, Source: src})
@@ -124,7 +124,7 @@ func TestEqualInputsAreReadOnce(t *testing.T) {
 // TestCopiesAreApartOnTheDisk: ext4 does not look for their inodes among those that roots have
 // freed.
 func TestCopiesAreApartOnTheDisk(t *testing.T) {
-	f := openRooms(t, roomOptions{})
+	f := openLinkFarm(t, linkFarmOptions{})
 	var st unix.Statfs_t
 	if err := unix.Statfs(filepath.Join(f.dir, ".links"), &st); err != nil || st.Type != unix.EXT4_SUPER_MAGIC {
 		t.Logf("it is not on ext4: %#x, %v", st.Type, err)
@@ -166,9 +166,9 @@ func assertChanged(t *testing.T, dir string, want int) {
 // find copies of them.
 func BenchmarkEqualInputs(b *testing.B) {
 	large := []string{"1", "2", "3", "4", "5", "6"}
-	for name, o := range map[string]roomOptions{"overlay": {}, "bare": {Bare: true}} {
+	for name, o := range map[string]linkFarmOptions{"overlay": {}, "bare": {Bare: true}} {
 		b.Run(name, func(b *testing.B) {
-			f := openRooms(b, o)
+			f := openLinkFarm(b, o)
 			src := vfstest.NewSource(b)
 			made := 0
 			root := func() {

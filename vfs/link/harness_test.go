@@ -24,8 +24,8 @@ var oldTime = time.Unix(tree.DefaultMTime, 0)
 
 const aDay = 24 * time.Hour
 
-// rooms is a Store and a place for roots of its links, each below an overlay or bare.
-type rooms struct {
+// A linkFarm is a Store and a folder for roots of its links, each below an overlay or bare.
+type linkFarm struct {
 	*Store
 	dir     string
 	bare    bool
@@ -33,14 +33,14 @@ type rooms struct {
 	serial  int
 }
 
-type roomOptions struct {
+type linkFarmOptions struct {
 	Dir      string // one of the test if empty
 	Bare     bool
 	MaxBytes int64
 	Damaged  func(d digest.Digest, file string)
 }
 
-func openRooms(t testing.TB, o roomOptions) *rooms {
+func openLinkFarm(t testing.TB, o linkFarmOptions) *linkFarm {
 	t.Helper()
 	if o.Dir == "" {
 		o.Dir = t.TempDir()
@@ -58,13 +58,13 @@ func openRooms(t testing.TB, o roomOptions) *rooms {
 			t.Error(err)
 		}
 	})
-	return &rooms{Store: s, dir: o.Dir, bare: o.Bare, vouched: aDay}
+	return &linkFarm{Store: s, dir: o.Dir, bare: o.Bare, vouched: aDay}
 }
 
 // bothWays runs a test with links below an overlay and without one.
-func bothWays(t *testing.T, test func(t *testing.T, f *rooms)) {
-	t.Run("overlay", func(t *testing.T) { test(t, openRooms(t, roomOptions{})) })
-	t.Run("bare", func(t *testing.T) { test(t, openRooms(t, roomOptions{Bare: true})) })
+func bothWays(t *testing.T, test func(t *testing.T, f *linkFarm)) {
+	t.Run("overlay", func(t *testing.T) { test(t, openLinkFarm(t, linkFarmOptions{})) })
+	t.Run("bare", func(t *testing.T) { test(t, openLinkFarm(t, linkFarmOptions{Bare: true})) })
 }
 
 type rootSpec struct {
@@ -76,19 +76,19 @@ type rootSpec struct {
 // root is a layer with the layers above it.
 type root struct {
 	*Layer
-	rooms *rooms
-	dir   string
-	bare  Bare           // if there is no overlay
-	over  *overlay.Layer // else
+	farm *linkFarm
+	dir  string
+	bare Bare           // if there is no overlay
+	over *overlay.Layer // else
 }
 
-func (f *rooms) newRoot(ctx context.Context, spec rootSpec) (*root, error) {
+func (f *linkFarm) newRoot(ctx context.Context, spec rootSpec) (*root, error) {
 	owner := folder.ProcessOwner()
 	if spec.Owner != nil {
 		owner = *spec.Owner
 	}
 	f.serial++
-	r := &root{rooms: f, dir: filepath.Join(f.dir, strconv.Itoa(f.serial))}
+	r := &root{farm: f, dir: filepath.Join(f.dir, strconv.Itoa(f.serial))}
 	if err := os.Mkdir(r.dir, 0o755); err != nil {
 		return nil, err
 	}
@@ -113,7 +113,7 @@ func (f *rooms) newRoot(ctx context.Context, spec rootSpec) (*root, error) {
 
 // openRoot makes a root, which the test closes. It is skipped, or fails if CI is set, where
 // there is no overlay.
-func openRoot(t testing.TB, f *rooms, spec rootSpec) *root {
+func openRoot(t testing.TB, f *linkFarm, spec rootSpec) *root {
 	t.Helper()
 	r, err := f.newRoot(t.Context(), spec)
 	if refused := (*mounts.Error)(nil); errors.As(err, &refused) && os.Getenv("CI") == "" {
@@ -167,7 +167,7 @@ func unchanged[P interface {
 }
 
 func (r *root) vouch(ctx context.Context) error {
-	return r.Vouch(ctx, time.Now().Add(-max(r.rooms.vouched, 0)))
+	return r.Vouch(ctx, time.Now().Add(-max(r.farm.vouched, 0)))
 }
 
 func (r *root) close() error {
@@ -178,7 +178,7 @@ func (r *root) close() error {
 	if r.over != nil {
 		err = r.over.Hide()
 	}
-	err = errors.Join(err, r.Hide(), r.rooms.trash.Put(r.dir))
+	err = errors.Join(err, r.Hide(), r.farm.trash.Put(r.dir))
 	r.dir = ""
 	return err
 }

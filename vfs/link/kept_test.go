@@ -29,7 +29,7 @@ func sdk(t testing.TB, src *vfstest.Source, own string) digest.Digest {
 }
 
 // kept are the paths of the trees that f keeps.
-func kept(f *rooms) (paths []string) {
+func kept(f *linkFarm) (paths []string) {
 	f.kept.mu.Lock()
 	defer f.kept.mu.Unlock()
 	for key := range f.kept.byKey {
@@ -42,7 +42,7 @@ func kept(f *rooms) (paths []string) {
 // TestKeptTree: a recurring subtree is linked once more and then never again. Concurrent roots that
 // use it do not notice each other, nor each other's changes.
 func TestKeptTree(t *testing.T) {
-	f := openRooms(t, roomOptions{})
+	f := openLinkFarm(t, linkFarmOptions{})
 	src := vfstest.NewSource(t)
 	change := func(r *root) {
 		at := func(p string) string { return filepath.Join(r.path(), p) }
@@ -103,7 +103,7 @@ func TestKeptTree(t *testing.T) {
 
 // TestKeptTreeOfAnOwner: a kept tree belongs to one owner.
 func TestKeptTreeOfAnOwner(t *testing.T) {
-	f := openRooms(t, roomOptions{})
+	f := openLinkFarm(t, linkFarmOptions{})
 	src := vfstest.NewSource(t)
 	root := sdk(t, src, "own")
 	for i := range 6 {
@@ -137,7 +137,7 @@ func TestKeptTreeThatWasChanged(t *testing.T) {
 		"all":           os.RemoveAll,
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := openRooms(t, roomOptions{})
+			f := openLinkFarm(t, linkFarmOptions{})
 			src := vfstest.NewSource(t)
 			root := func(i int) {
 				t.Helper()
@@ -174,7 +174,7 @@ func TestKeptTreeThatWasChanged(t *testing.T) {
 
 // Trees that no root uses give way to the bound of the copies.
 func TestKeptTreesAreBounded(t *testing.T) {
-	f := openRooms(t, roomOptions{MaxBytes: 4 * sdkFiles})
+	f := openLinkFarm(t, linkFarmOptions{MaxBytes: 4 * sdkFiles})
 	src := vfstest.NewSource(t)
 	for i := range 3 {
 		r := openRoot(t, f, rootSpec{Digest: sdk(t, src, fmt.Sprint(i)), Source: src})
@@ -189,7 +189,7 @@ func TestKeptTreesAreBounded(t *testing.T) {
 
 // A tree that cannot be made fails its root, leaves nothing, and is made by the next one.
 func TestKeptTreeThatFails(t *testing.T) {
-	f := openRooms(t, roomOptions{})
+	f := openLinkFarm(t, linkFarmOptions{})
 	src := vfstest.NewSource(t)
 	first, second, third := sdk(t, src, "x"), sdk(t, src, "y"), sdk(t, src, "z")
 	if err := openRoot(t, f, rootSpec{Digest: first, Source: src}).close(); err != nil {

@@ -32,7 +32,7 @@ func (s *batchSource) Load(_ context.Context, ds []digest.Digest) error {
 }
 
 func TestLinksAreLoadedInBatches(t *testing.T) {
-	f := openRooms(t, roomOptions{Bare: true})
+	f := openLinkFarm(t, linkFarmOptions{Bare: true})
 	src := &batchSource{Source: vfstest.NewSource(t)}
 	root := src.Tree(t, "a/1", "a/b/2", "c/3", "c/d/4", "5")
 	openRoot(t, f, rootSpec{Digest: root, Source: src})
@@ -100,7 +100,7 @@ func TestLinkedRootFailures(t *testing.T) {
 		}, tree.ErrInvalid, "too many"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			bothWays(t, func(t *testing.T, f *rooms) {
+			bothWays(t, func(t *testing.T, f *linkFarm) {
 				src := vfstest.NewSource(t)
 				root := c.spoil(t, src, src.Tree(t, "a/file", "b"))
 				_, err := f.newRoot(t.Context(), rootSpec{Digest: root, Source: src})
@@ -113,7 +113,7 @@ func TestLinkedRootFailures(t *testing.T) {
 }
 
 func TestLinkingIsCancelled(t *testing.T) {
-	bothWays(t, func(t *testing.T, f *rooms) {
+	bothWays(t, func(t *testing.T, f *linkFarm) {
 		src := vfstest.NewSource(t)
 		src.InCall = make(chan digest.Digest, 1)
 		root := src.Tree(t, "a/file", "b")
@@ -132,7 +132,7 @@ func TestLinkingIsCancelled(t *testing.T) {
 // TestManyLinks gives a copy as many names as its file system allows. Other roots must get another
 // copy.
 func TestManyLinks(t *testing.T) {
-	f := openRooms(t, roomOptions{Bare: true})
+	f := openLinkFarm(t, linkFarmOptions{Bare: true})
 	src := vfstest.NewSource(t)
 	top := src.Tree(t, "file")
 	open := func(name string) (r *root, number uint64) {
@@ -183,7 +183,7 @@ func giveAllNames(t *testing.T, path string) {
 
 // TestLinkCacheIsBounded: unused copies are evicted, used ones stay.
 func TestLinkCacheIsBounded(t *testing.T) {
-	f := openRooms(t, roomOptions{Bare: true, MaxBytes: 20})
+	f := openLinkFarm(t, linkFarmOptions{Bare: true, MaxBytes: 20})
 	src := vfstest.NewSource(t)
 	files := func() (n int) {
 		for _, p := range vfstest.Walk(t, filepath.Join(f.dir, ".links")) {

@@ -109,7 +109,7 @@ func TestReflinks(t *testing.T) {
 
 func testReflinks(t *testing.T, dir string, bare bool) {
 	const size = 16 << 20
-	f := openRooms(t, roomOptions{Dir: dir, Bare: bare})
+	f := openLinkFarm(t, linkFarmOptions{Dir: dir, Bare: bare})
 	src := vfstest.NewSource(t)
 	src.Dir = dir
 	text := strings.Repeat("sixteen letters.", size/16)
@@ -142,7 +142,7 @@ func testReflinks(t *testing.T, dir string, bare bool) {
 }
 
 // testReflinkOfDamage makes a copy of a damaged file.
-func testReflinkOfDamage(t *testing.T, f *rooms, src *vfstest.Source, d digest.Digest) {
+func testReflinkOfDamage(t *testing.T, f *linkFarm, src *vfstest.Source, d digest.Digest) {
 	rot(t, src.Blobs[d])
 	root := src.Add(t, &repb.Directory{Files: []*repb.FileNode{
 		{Name: "odd", Digest: d.Proto(), NodeProperties: &repb.NodeProperties{UnixMode: wrapperspb.UInt32(0o640)}},

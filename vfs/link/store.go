@@ -83,7 +83,7 @@ func (s *Store) tryLink(dir string) error {
 	}
 	if err := os.Link(first, second); err != nil {
 		s.log.Warn("no hard links for input roots: they are copies", zap.NamedError("missing", err),
-			zap.String("costs", CostOfCopies), zap.String("to_have_it", CopiesAdvice))
+			zap.String("costs", CostOfCopies), zap.String("remedy", CopiesAdvice))
 		return nil
 	}
 	return os.Remove(second)

@@ -23,7 +23,7 @@ func TestWhoIsBlamed(t *testing.T) {
 		for _, at := range []string{"the end of the root", "the next root"} {
 			t.Run(fmt.Sprint(bare, " ", at), func(t *testing.T) {
 				var told []string
-				f := openRooms(t, roomOptions{Bare: bare, Damaged: func(d digest.Digest, file string) {
+				f := openLinkFarm(t, linkFarmOptions{Bare: bare, Damaged: func(d digest.Digest, file string) {
 					told = append(told, d.String()+" "+file)
 				}})
 				src := vfstest.NewSource(t)
@@ -60,7 +60,7 @@ func TestWhoIsBlamed(t *testing.T) {
 // TestCopiesAreReadInTime: the targets of hard links are verified when their time has come, not
 // earlier, also in a kept tree.
 func TestCopiesAreReadInTime(t *testing.T) {
-	bothWays(t, func(t *testing.T, f *rooms) {
+	bothWays(t, func(t *testing.T, f *linkFarm) {
 		src := vfstest.NewSource(t)
 		for i := range 3 { // the second one keeps a tree
 			r := openRoot(t, f, rootSpec{Digest: sdk(t, src, fmt.Sprint(i)), Source: src})
@@ -103,7 +103,7 @@ func TestCopiesAreReadInTime(t *testing.T) {
 
 // TestRottenCopies damages a copy while roots show it.
 func TestRottenCopies(t *testing.T) {
-	bothWays(t, func(t *testing.T, f *rooms) {
+	bothWays(t, func(t *testing.T, f *linkFarm) {
 		f.vouched = -1
 		src := vfstest.NewSource(t)
 		lib := "a/sdk/lib/7"
@@ -139,7 +139,7 @@ func TestRottenCopies(t *testing.T) {
 // TestWrittenCopies writes to a copy while a root shows it. That must be detected at once, whenever
 // the copy was last verified.
 func TestWrittenCopies(t *testing.T) {
-	bothWays(t, func(t *testing.T, f *rooms) {
+	bothWays(t, func(t *testing.T, f *linkFarm) {
 		src := vfstest.NewSource(t)
 		for i := range 4 { // the second one keeps a tree
 			r := openRoot(t, f, rootSpec{Digest: sdk(t, src, fmt.Sprint(i)), Source: src})
@@ -166,7 +166,7 @@ func TestWrittenCopies(t *testing.T) {
 // TestRestoredCopies writes to a copy and restores its times, while a root shows it and while none
 // does. The change time must reveal it, and changes that roots make to their links must not count.
 func TestRestoredCopies(t *testing.T) {
-	bothWays(t, func(t *testing.T, f *rooms) {
+	bothWays(t, func(t *testing.T, f *linkFarm) {
 		src := vfstest.NewSource(t)
 		for i := range 8 { // the second one keeps a tree
 			r := openRoot(t, f, rootSpec{Digest: sdk(t, src, fmt.Sprint(i)), Source: src})
@@ -219,7 +219,7 @@ func (l looking) Err() error {
 // TestCopiesInDoubtWhileTheyAreRead: as long as one root reads a copy that was changed, no other
 // one relies on what was known of it before.
 func TestCopiesInDoubtWhileTheyAreRead(t *testing.T) {
-	f := openRooms(t, roomOptions{})
+	f := openLinkFarm(t, linkFarmOptions{})
 	src := vfstest.NewSource(t)
 	r := openRoot(t, f, rootSpec{Digest: sdk(t, src, "own"), Source: src})
 	var lib *sharedFile
@@ -249,7 +249,7 @@ func TestCopiesInDoubtWhileTheyAreRead(t *testing.T) {
 // TestCopiesThatAreRightAgain writes to a copy and restores its content while a root shows it. It
 // is unknown what was read meanwhile. Later roots are not affected.
 func TestCopiesThatAreRightAgain(t *testing.T) {
-	f := openRooms(t, roomOptions{})
+	f := openLinkFarm(t, linkFarmOptions{})
 	src := vfstest.NewSource(t)
 	for i := range 4 { // the second one keeps a tree
 		r := openRoot(t, f, rootSpec{Digest: sdk(t, src, fmt.Sprint("own", i)), Source: src})
@@ -279,7 +279,7 @@ func TestCopiesThatAreRightAgain(t *testing.T) {
 // TestTouchedCopies: a copy of which only harmless attributes were changed is verified once, and
 // found right. Below an overlay not even that is allowed.
 func TestTouchedCopies(t *testing.T) {
-	bothWays(t, func(t *testing.T, f *rooms) {
+	bothWays(t, func(t *testing.T, f *linkFarm) {
 		src := vfstest.NewSource(t)
 		r := openRoot(t, f, rootSpec{Digest: sdk(t, src, "own"), Source: src})
 		var l *sharedFile
@@ -318,7 +318,7 @@ func (s *verifiedSource) Verify(_ context.Context, d digest.Digest) error {
 
 // TestBlobIsHashedWhileItIsCopied: a wrong one is fetched again, or fails the root.
 func TestBlobIsHashedWhileItIsCopied(t *testing.T) {
-	bothWays(t, func(t *testing.T, f *rooms) {
+	bothWays(t, func(t *testing.T, f *linkFarm) {
 		src := &verifiedSource{Source: vfstest.NewSource(t), right: "content of file"}
 		root := src.Tree(t, "file", "other")
 		d := src.Find(t, root, "file")
@@ -362,7 +362,7 @@ func TestNamesThatOthersChange(t *testing.T) {
 		"a file beside a shared folder": {"a/sdk.more", func(path string) error { return os.WriteFile(path, nil, 0o444) }},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := openRooms(t, roomOptions{})
+			f := openLinkFarm(t, linkFarmOptions{})
 			src := vfstest.NewSource(t)
 			for i := range 5 { // the second one keeps a tree
 				r := openRoot(t, f, rootSpec{Digest: sdk(t, src, fmt.Sprint("own", i)), Source: src})

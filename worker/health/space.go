@@ -51,9 +51,9 @@ func measure(dir string, quotas *diskquota.Quotas) (space, error) {
 	if st.Flags&unix.ST_RDONLY != 0 {
 		return space{lack: reserve(all), readOnly: true, scarce: true, lasts: Lasts(unbounded, unbounded)}, nil
 	}
-	rooms, _ := quotas.Spaces() // unreadable quotas are reported at the start
-	for _, r := range rooms {
-		now = now.within(spaceOf(r))
+	spaces, _ := quotas.Spaces() // unreadable quotas are reported at the start
+	for _, s := range spaces {
+		now = now.within(spaceOf(s))
 	}
 	return now, nil
 }

@@ -16,7 +16,7 @@ func TestWithin(t *testing.T) {
 		return r
 	}
 	for name, c := range map[string]struct {
-		room                        diskquota.Space
+		quota                       diskquota.Space
 		lacks, scarce, yields, late bool
 	}{
 		"much is left":     {of(1<<29, 1<<19, false), false, false, false, false},
@@ -27,11 +27,11 @@ func TestWithin(t *testing.T) {
 		"no files":         {of(1<<29, 0, false), true, true, true, true},
 		"files, unbounded": {of(1<<29, diskquota.Unbounded, false), false, false, false, false},
 	} {
-		now := spaceOf(disk).within(spaceOf(c.room))
+		now := spaceOf(disk).within(spaceOf(c.quota))
 		if now.lack > 0 != c.lacks || now.scarce != c.scarce || now.yields > 0 != c.yields || now.late != c.late {
 			t.Errorf("%s: %+v", name, now)
 		}
-		if now.free != c.room.Free || now.lasts != Lasts(c.room.Free, min(c.room.Files, disk.Files)) {
+		if now.free != c.quota.Free || now.lasts != Lasts(c.quota.Free, min(c.quota.Files, disk.Files)) {
 			t.Errorf("%s: %d bytes are free, and last %s", name, now.free, now.lasts)
 		}
 		if err := now.shortage("dir"); err != nil != c.lacks || err != nil && !strings.Contains(err.Error(), "quota is used up") {

@@ -141,7 +141,7 @@ func (e *Examined) giveUp(why error) {
 	}
 	e.name, e.why = "", why
 	e.log.Warn("runs are no longer shared with other workers", zap.NamedError("because", why),
-		zap.String("to_have_it", "start the worker anew, or name machines that are alike: tuning.reuse_machine"))
+		zap.String("remedy", "start the worker anew, or name machines that are alike: tuning.reuse_machine"))
 }
 
 // As returns a name that the machine shares with machines that are alike, if it has not changed

@@ -18,7 +18,7 @@
 // # Runs of other workers
 //
 // Records belong to one worker. Shared has those of all workers of a scheduler, which keeps them
-// (package records/accounts). A run of another worker is reused only if, in addition to all other
+// (package records/sharedruns). A run of another worker is reused only if, in addition to all other
 // conditions, the machines are alike to commands (Machine): a record does not have the files of the
 // machine that a run read. A run is shared only when the machine is known to be unchanged until
 // after its end. With Circumstances, the scheduler itself can find runs for the worker.

@@ -9,9 +9,9 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/proto/reuse"
-	"github.com/forerunner-build/forerunner/records/accounts"
 	"github.com/forerunner-build/forerunner/records/lookback"
 	"github.com/forerunner-build/forerunner/records/record"
+	"github.com/forerunner-build/forerunner/records/sharedruns"
 )
 
 // Bucket is the bucket of the records in a Store. Its number increases when the meaning of a record
@@ -62,17 +62,17 @@ func (r *Records) Keep(ctx context.Context, k record.Key, t lookback.Tree, seen 
 // add puts a run on t before the known ones.
 func (r *Records) add(ctx context.Context, k record.Key, t lookback.Tree, young *reuse.Run) error {
 	former, err := r.get(ctx, k)
-	if err != nil && !errors.Is(err, record.ErrNotFound) && !errors.Is(err, accounts.ErrMalformed) {
+	if err != nil && !errors.Is(err, record.ErrNotFound) && !errors.Is(err, sharedruns.ErrMalformed) {
 		return err
 	}
-	known, ok := accounts.Merge(young, former.GetRuns(), func(m *reuse.Run) bool {
+	known, ok := sharedruns.Merge(young, former.GetRuns(), func(m *reuse.Run) bool {
 		_, differs, err := t.Differs(ctx, m.GetRoot())
 		return differs && err == nil
 	})
 	if !ok {
 		return lookback.ErrNotKept
 	}
-	b, err := accounts.Encode(known)
+	b, err := sharedruns.Encode(known)
 	if err != nil {
 		return err
 	}
@@ -85,5 +85,5 @@ func (r *Records) get(ctx context.Context, k record.Key) (*reuse.Record, error) 
 	if err != nil {
 		return nil, err
 	}
-	return accounts.Decode(b)
+	return sharedruns.Decode(b)
 }

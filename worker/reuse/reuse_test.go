@@ -11,9 +11,9 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
-	"github.com/forerunner-build/forerunner/records/accounts"
 	"github.com/forerunner-build/forerunner/records/lookback"
 	"github.com/forerunner-build/forerunner/records/record"
+	"github.com/forerunner-build/forerunner/records/sharedruns"
 )
 
 // recorded returns a Recorder that saw looks: "a/b" was looked up, "a/b<" opened or followed,
@@ -153,12 +153,12 @@ func TestSeveralRuns(t *testing.T) {
 	treeOf := func(i int) lookback.Tree {
 		return src.tree(t, files{"in": fmt.Sprint("content ", i), "unread": fmt.Sprint(i)})
 	}
-	for i := range accounts.MaxRuns + 2 {
+	for i := range sharedruns.MaxRuns + 2 {
 		for range 2 { // a run that saw the same takes the place of the one before
 			check(t, r.Keep(t.Context(), k, treeOf(i), recorded("in<"), runOf(fmt.Sprint(i))))
 		}
 	}
-	for i := range accounts.MaxRuns + 2 {
+	for i := range sharedruns.MaxRuns + 2 {
 		run, o, _ := r.Find(t.Context(), k, treeOf(i), fakeStorage{})
 		if want := i >= 2; (o == lookback.Reused) != want {
 			t.Errorf("run %d: %s", i, o)
@@ -233,7 +233,7 @@ func TestTooMuch(t *testing.T) {
 	whole := &lookback.Recorder{}
 	whole.Look("", tree.LookInside)
 	large := runOf("large")
-	large.Result.StdoutRaw = make([]byte, accounts.MaxBytes)
+	large.Result.StdoutRaw = make([]byte, sharedruns.MaxBytes)
 	for name, c := range map[string]struct {
 		seen *lookback.Recorder
 		run  lookback.Run
@@ -246,12 +246,12 @@ func TestTooMuch(t *testing.T) {
 		}
 	}
 	// Large ones push others out.
-	for i := range accounts.MaxRuns {
+	for i := range sharedruns.MaxRuns {
 		run := runOf(fmt.Sprint(i))
-		run.Result.StdoutRaw = make([]byte, accounts.MaxBytes*2/5)
+		run.Result.StdoutRaw = make([]byte, sharedruns.MaxBytes*2/5)
 		at := src.tree(t, files{"in": strings.Repeat("x", i)})
 		check(t, r.Keep(t.Context(), k, at, recorded("in<"), run))
-		if n := len(store.values[k]); n > accounts.MaxBytes {
+		if n := len(store.values[k]); n > sharedruns.MaxBytes {
 			t.Errorf("a record has %d bytes", n)
 		}
 	}

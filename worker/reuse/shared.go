@@ -19,9 +19,9 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/proto/reuse"
-	"github.com/forerunner-build/forerunner/records/accounts"
 	"github.com/forerunner-build/forerunner/records/lookback"
 	"github.com/forerunner-build/forerunner/records/record"
+	"github.com/forerunner-build/forerunner/records/sharedruns"
 )
 
 const (
@@ -36,7 +36,7 @@ const (
 	// closeTimeout bounds how long Close waits for those.
 	closeTimeout = 2 * time.Second
 	// maxReply limits an answer: a record, and gRPC's overhead.
-	maxReply = accounts.MaxBytes + 1<<16
+	maxReply = sharedruns.MaxBytes + 1<<16
 )
 
 // Outcomes of asking for the runs of other workers, and of sharing one.
@@ -101,7 +101,7 @@ type Shared struct {
 type Claim struct {
 	Instance string
 	Action   digest.Digest
-	Reduced  digest.Digest // accounts.Reduced of the action
+	Reduced  digest.Digest // sharedruns.Reduced of the action
 	How      []byte        // as in KeyOf
 	Grant    string        // to write its result; empty: none is needed
 }
@@ -218,7 +218,7 @@ func (s *Shared) find(ctx context.Context, c Claim, t lookback.Tree, storage loo
 		s.count(sharedUnavailable)
 		return lookback.Run{}, nil, lookback.Unknown, ""
 	}
-	run, m, o, why = t.Match(ctx, accounts.ValidRuns(c.Action.Function(), known), storage)
+	run, m, o, why = t.Match(ctx, sharedruns.ValidRuns(c.Action.Function(), known), storage)
 	if o == lookback.Reused {
 		s.count(sharedSpared)
 	} else {
@@ -234,7 +234,7 @@ func (s *Shared) keep(c Claim, m *reuse.Run) {
 	size := next.bytes()
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err != nil || len(encoded) > accounts.MaxBytes || s.closed || s.queued.Load()+size > maxQueuedBytes {
+	if err != nil || len(encoded) > sharedruns.MaxBytes || s.closed || s.queued.Load()+size > maxQueuedBytes {
 		s.count(sharedLost)
 		return
 	}

@@ -22,13 +22,13 @@ import (
 	"github.com/forerunner-build/forerunner/cas/tree"
 	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/proto/reuse"
-	"github.com/forerunner-build/forerunner/records/accounts"
 	"github.com/forerunner-build/forerunner/records/lookback"
+	"github.com/forerunner-build/forerunner/records/sharedruns"
 )
 
-// fakeAccounts is the service of a scheduler. It returns all runs that were added under the same
+// A fakeSharedRuns is the service of a scheduler. It returns all runs that were added under the same
 // circumstances to everyone with the grant "granted".
-type fakeAccounts struct {
+type fakeSharedRuns struct {
 	mu    sync.Mutex
 	runs  map[string][]*reuse.Run // by circumstances
 	asked int
@@ -36,11 +36,11 @@ type fakeAccounts struct {
 	kept  chan struct{} // gets a token for each run that is kept
 }
 
-func newFakeAccounts() *fakeAccounts {
-	return &fakeAccounts{runs: map[string][]*reuse.Run{}, kept: make(chan struct{}, 100)}
+func newFakeSharedRuns() *fakeSharedRuns {
+	return &fakeSharedRuns{runs: map[string][]*reuse.Run{}, kept: make(chan struct{}, 100)}
 }
 
-func (s *fakeAccounts) refuses(ctx context.Context) error {
+func (s *fakeSharedRuns) refuses(ctx context.Context) error {
 	out, _ := metadata.FromOutgoingContext(ctx)
 	if got := out.Get(names.GrantHeader); len(got) != 1 || got[0] != "granted" {
 		return status.Error(codes.PermissionDenied, "no grant")
@@ -48,7 +48,7 @@ func (s *fakeAccounts) refuses(ctx context.Context) error {
 	return s.fails
 }
 
-func (s *fakeAccounts) Find(ctx context.Context, r *reuse.FindRequest, _ ...grpc.CallOption) (*reuse.Record, error) {
+func (s *fakeSharedRuns) Find(ctx context.Context, r *reuse.FindRequest, _ ...grpc.CallOption) (*reuse.Record, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.asked++
@@ -58,7 +58,7 @@ func (s *fakeAccounts) Find(ctx context.Context, r *reuse.FindRequest, _ ...grpc
 	return &reuse.Record{Runs: s.runs[string(r.GetCircumstances())]}, nil
 }
 
-func (s *fakeAccounts) Keep(ctx context.Context, r *reuse.KeepRequest, _ ...grpc.CallOption) (*emptypb.Empty, error) {
+func (s *fakeSharedRuns) Keep(ctx context.Context, r *reuse.KeepRequest, _ ...grpc.CallOption) (*emptypb.Empty, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if err := s.refuses(ctx); err != nil {
@@ -95,7 +95,7 @@ type fakeWorker struct {
 	how     string
 }
 
-func (s *fakeAccounts) worker(t *testing.T, m Machine) *fakeWorker {
+func (s *fakeSharedRuns) worker(t *testing.T, m Machine) *fakeWorker {
 	t.Helper()
 	shared := OpenShared(SharedOptions{Client: s, Machine: m, Logger: zap.NewNop()})
 	t.Cleanup(func() { shared.Close(t.Context()) })
@@ -138,7 +138,7 @@ var (
 // TestRunsOfOtherWorkers has one worker run a command. Others must reuse that run if everything is
 // equal.
 func TestRunsOfOtherWorkers(t *testing.T) {
-	service, src := newFakeAccounts(), &fakeSource{}
+	service, src := newFakeSharedRuns(), &fakeSource{}
 	first := service.worker(t, &fakeMachine{name: "alike"})
 	first.runs(src.tree(t, sourceFiles))
 	<-service.kept
@@ -182,7 +182,7 @@ func TestRunsOfOtherWorkers(t *testing.T) {
 
 // TestOwnRunsFirst: a worker asks the others only for runs that it does not have itself.
 func TestOwnRunsFirst(t *testing.T) {
-	service, src := newFakeAccounts(), &fakeSource{}
+	service, src := newFakeSharedRuns(), &fakeSource{}
 	w := service.worker(t, &fakeMachine{name: "alike"})
 	w.runs(src.tree(t, sourceFiles))
 	<-service.kept
@@ -198,20 +198,20 @@ func TestOwnRunsFirst(t *testing.T) {
 func TestSharedRunsAreChecked(t *testing.T) {
 	src := &fakeSource{}
 	now := src.tree(t, unreadEdited)
-	for name, spoil := range map[string]func(s *fakeAccounts, m *reuse.Run){
-		"exit code": func(_ *fakeAccounts, m *reuse.Run) {
+	for name, spoil := range map[string]func(s *fakeSharedRuns, m *reuse.Run){
+		"exit code": func(_ *fakeSharedRuns, m *reuse.Run) {
 			failed, err := proto.Marshal(&repb.ActionResult{ExitCode: 1})
 			check(t, err)
 			m.Result = failed
 		},
-		"no result":  func(_ *fakeAccounts, m *reuse.Run) { m.Result = []byte{0xff} },
-		"no account": func(_ *fakeAccounts, m *reuse.Run) { m.Root = nil },
-		"no action":  func(_ *fakeAccounts, m *reuse.Run) { m.Action = nil },
-		"away":       func(s *fakeAccounts, _ *reuse.Run) { s.fails = status.Error(codes.Unavailable, "away") },
-		"refused":    func(s *fakeAccounts, _ *reuse.Run) { s.fails = status.Error(codes.PermissionDenied, "no right") },
-		"older":      func(s *fakeAccounts, _ *reuse.Run) { s.fails = status.Error(codes.Unimplemented, "unknown service") },
+		"no result":  func(_ *fakeSharedRuns, m *reuse.Run) { m.Result = []byte{0xff} },
+		"no account": func(_ *fakeSharedRuns, m *reuse.Run) { m.Root = nil },
+		"no action":  func(_ *fakeSharedRuns, m *reuse.Run) { m.Action = nil },
+		"away":       func(s *fakeSharedRuns, _ *reuse.Run) { s.fails = status.Error(codes.Unavailable, "away") },
+		"refused":    func(s *fakeSharedRuns, _ *reuse.Run) { s.fails = status.Error(codes.PermissionDenied, "no right") },
+		"older":      func(s *fakeSharedRuns, _ *reuse.Run) { s.fails = status.Error(codes.Unimplemented, "unknown service") },
 	} {
-		service := newFakeAccounts()
+		service := newFakeSharedRuns()
 		service.worker(t, &fakeMachine{name: "alike"}).runs(src.tree(t, sourceFiles))
 		<-service.kept
 		for _, runs := range service.runs {
@@ -234,7 +234,7 @@ func TestSharedRunsAreChecked(t *testing.T) {
 // runs that end after the worker are not shared.
 func TestRunsThatAreNotShared(t *testing.T) {
 	src := &fakeSource{}
-	service, changes := newFakeAccounts(), &fakeMachine{name: "alike", changed: true}
+	service, changes := newFakeSharedRuns(), &fakeMachine{name: "alike", changed: true}
 	w := service.worker(t, changes)
 	before := time.Now()
 	w.runs(src.tree(t, sourceFiles))
@@ -248,7 +248,7 @@ func TestRunsThatAreNotShared(t *testing.T) {
 	w.runs(src.tree(t, sourceFiles)) // after Close
 
 	w = service.worker(t, &fakeMachine{name: "alike"})
-	m := &reuse.Run{Worker: string(make([]byte, accounts.MaxBytes+1))}
+	m := &reuse.Run{Worker: string(make([]byte, sharedruns.MaxBytes+1))}
 	w.shared.keep(w.attempt(src.tree(t, sourceFiles)).claim, m)
 	w.shared.Close(t.Context())
 	if len(service.runs) > 0 {
@@ -259,7 +259,7 @@ func TestRunsThatAreNotShared(t *testing.T) {
 // TestOneRefusedRun: a run that the scheduler does not take says nothing of the next one, which is
 // counted otherwise.
 func TestOneRefusedRun(t *testing.T) {
-	service, src := newFakeAccounts(), &fakeSource{}
+	service, src := newFakeSharedRuns(), &fakeSource{}
 	now := src.tree(t, sourceFiles)
 	w := service.worker(t, &fakeMachine{name: "alike"})
 	service.fails = status.Error(codes.FailedPrecondition, "the action is gone")
@@ -291,7 +291,7 @@ func TestOneRefusedRun(t *testing.T) {
 
 // TestCloseSharesWhatIsQueued: Close sends the queued runs, unless that takes too long.
 func TestCloseSharesWhatIsQueued(t *testing.T) {
-	service, src := newFakeAccounts(), &fakeSource{}
+	service, src := newFakeSharedRuns(), &fakeSource{}
 	w := service.worker(t, &fakeMachine{name: "alike"})
 	now := src.tree(t, sourceFiles)
 	for range 20 {
@@ -362,7 +362,7 @@ func TestQueuedRunsTakeWhatTheyCount(t *testing.T) {
 // machine is known to be unchanged. Looking for a run keeps that known, even if the worker has the
 // run itself.
 func TestCircumstances(t *testing.T) {
-	service, src, machine := newFakeAccounts(), &fakeSource{}, &fakeMachine{name: "alike"}
+	service, src, machine := newFakeSharedRuns(), &fakeSource{}, &fakeMachine{name: "alike"}
 	w := service.worker(t, machine)
 	w.runs(src.tree(t, sourceFiles))
 	<-service.kept

@@ -6,7 +6,7 @@ const (
 	// longest is the time between two measurements, however little is written: others may have freed
 	// what the command took.
 	longest = 5 * time.Second
-	// part: it is time to measure when 1/part of the room is used.
+	// part: it is time to measure when 1/part of what is left is used.
 	part = 4
 )
 
@@ -29,20 +29,20 @@ type pace struct {
 	last, next time.Time // when it was last measured, and when it may be again
 }
 
-// due reports whether it is time to measure files that may take at most most bytes and have room to
-// grow by room bytes.
-func (p *pace) due(now time.Time, most, room int64, d Disks) bool {
+// due reports whether it is time to measure files that may take at most most bytes and may grow by
+// left bytes.
+func (p *pace) due(now time.Time, most, left int64, d Disks) bool {
 	p.grown += max(d.Used-p.used, 0)
 	p.used = d.Used
 	switch {
-	case d.Prompt && p.grown > max(room, most/share): // there may be far too much, however long a look takes
+	case d.Prompt && p.grown > max(left, most/share): // there may be far too much, however long a look takes
 		return true
 	case now.Before(p.next):
 		return false
 	case p.last.IsZero() || !d.Prompt || now.Sub(p.last) >= longest:
 		return true
 	}
-	return p.grown >= min(room, d.Free)/part
+	return p.grown >= min(left, d.Free)/part
 }
 
 // measured says that a measurement has ended that due asked for.

@@ -7,7 +7,7 @@ import (
 
 // TestSlowMeasurement: a pause after a long measurement ends when there may be far too much.
 func TestSlowMeasurement(t *testing.T) {
-	const most, room = 10 * gib, gib
+	const most, left = 10 * gib, gib
 	d := Disks{Used: 100 * gib, Free: 100 * gib, Prompt: true}
 	var p pace
 	now := time.Now()
@@ -15,12 +15,12 @@ func TestSlowMeasurement(t *testing.T) {
 		t.Fatal("the first measurement is not due")
 	}
 	p.measured(now.Add(-4 * time.Second)) // the measurement took that long
-	d.Used += room / 2
-	if p.due(now.Add(time.Second), most, room, d) {
+	d.Used += left / 2
+	if p.due(now.Add(time.Second), most, left, d) {
 		t.Error("half of the room ends the pause")
 	}
-	d.Used += room
-	if !p.due(now.Add(2*time.Second), most, room, d) {
+	d.Used += left
+	if !p.due(now.Add(2*time.Second), most, left, d) {
 		t.Error("more than the room does not end the pause")
 	}
 }

@@ -94,8 +94,8 @@ func (w *Watch) withNameless(ctx context.Context) int64 {
 	return n + min(before, w.files.Nameless(ctx, w.files.Most))
 }
 
-// room is how many more bytes there may be than were measured.
-func (w *Watch) room() int64 { return w.files.Most - w.named.Load() - w.nameless.Load() }
+// left is how many more bytes there may be than were measured.
+func (w *Watch) left() int64 { return w.files.Most - w.named.Load() - w.nameless.Load() }
 
 // repeat measures whenever it is due, until ctx ends or measure returns true.
 func (w *Watch) repeat(ctx context.Context, measure func() (enough bool)) {
@@ -103,7 +103,7 @@ func (w *Watch) repeat(ctx context.Context, measure func() (enough bool)) {
 	ticks := time.NewTicker(interval)
 	defer ticks.Stop()
 	for ctx.Err() == nil {
-		if began := time.Now(); p.due(began, w.files.Most, w.room(), w.files.Disks()) {
+		if began := time.Now(); p.due(began, w.files.Most, w.left(), w.files.Disks()) {
 			if measure() {
 				return
 			}

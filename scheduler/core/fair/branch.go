@@ -51,7 +51,7 @@ type backlog struct {
 	// something waits, by the best priority of that.
 	byTurn, byBest heap
 
-	// turn and rank are the backlog's own places in up; 0 is none.
+	// turn and rank are the backlog's own entries in up; 0 is none.
 	turn, rank int32
 	// best is the best priority of waiting items; factor is by what it and the weight multiply
 	// running work; score is the product.
@@ -67,13 +67,13 @@ type backlog struct {
 	beside  links[backlog]
 }
 
-// placeByTurn returns the place of a backlog among its siblings that have runnable items.
-func (s *backlog) placeByTurn() place {
-	return place{s.grade, s.score, s.branch.served, s.branch.order, s}
+// entryByTurn returns the entry of a backlog among its siblings that have runnable items.
+func (s *backlog) entryByTurn() entry {
+	return entry{s.grade, s.score, s.branch.served, s.branch.order, s}
 }
 
-// placeByBest returns its place among all in which something waits.
-func (s *backlog) placeByBest() place { return place{score: float64(s.best), backlog: s} }
+// entryByBest returns its entry among all in which something waits.
+func (s *backlog) entryByBest() entry { return entry{score: float64(s.best), backlog: s} }
 
 // share returns the factor by which a priority and a weight multiply running work.
 func share(priority int32, weight float64) float64 {
@@ -152,9 +152,9 @@ func (t *Tree) reorder(s *backlog) {
 		s.best, s.factor = best, share(best, s.branch.weight)
 		if s.rank == 0 {
 			s.branch.catchUp()
-			up.byBest.push(s.placeByBest())
+			up.byBest.push(s.entryByBest())
 		} else {
-			up.byBest.set(s.rank, s.placeByBest())
+			up.byBest.set(s.rank, s.entryByBest())
 		}
 	}
 	s.score = float64(s.branch.running) * s.factor
@@ -166,9 +166,9 @@ func (t *Tree) reorder(s *backlog) {
 	case s.grade == Wait:
 		s.takeTurn()
 	case s.turn == 0:
-		up.byTurn.push(s.placeByTurn())
+		up.byTurn.push(s.entryByTurn())
 	default:
-		up.byTurn.set(s.turn, s.placeByTurn())
+		up.byTurn.set(s.turn, s.entryByTurn())
 	}
 }
 

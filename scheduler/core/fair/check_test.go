@@ -131,12 +131,12 @@ func (s *backlog) check() string {
 		}
 		return true
 	}
-	if !slots(len(s.byTurn.places), func(i int) int32 { return s.byTurn.places[i].backlog.turn }) ||
-		!slots(len(s.byBest.places), func(i int) int32 { return s.byBest.places[i].backlog.rank }) {
+	if !slots(len(s.byTurn.entries), func(i int) int32 { return s.byTurn.entries[i].backlog.turn }) ||
+		!slots(len(s.byBest.entries), func(i int) int32 { return s.byBest.entries[i].backlog.rank }) {
 		return "a slot is wrong"
 	}
-	for _, child := range s.byTurn.places {
-		if child != child.backlog.placeByTurn() {
+	for _, child := range s.byTurn.entries {
+		if child != child.backlog.entryByTurn() {
 			return fmt.Sprintf("child %q: its turn is out of date", child.backlog.branch.key)
 		}
 	}
@@ -150,8 +150,8 @@ func (s *backlog) check() string {
 }
 
 func ordered(h heap) bool {
-	for i := 1; i < len(h.places); i++ {
-		if h.places[i].before(&h.places[(i-1)/below]) {
+	for i := 1; i < len(h.entries); i++ {
+		if h.entries[i].before(&h.entries[(i-1)/below]) {
 			return false
 		}
 	}

@@ -14,7 +14,7 @@ func TestHeapInOrder(t *testing.T) {
 		var want []int32
 		for range size {
 			best := int32(random.IntN(20))
-			h.push((&backlog{best: best}).placeByBest())
+			h.push((&backlog{best: best}).entryByBest())
 			want = append(want, best)
 		}
 		slices.Sort(want)

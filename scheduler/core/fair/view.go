@@ -99,7 +99,7 @@ func (s *backlog) all(entries []*Entry) []*Entry {
 	for _, key := range s.some(s.queued, "") {
 		entries = append(entries, key.entry)
 	}
-	for _, child := range s.byBest.places {
+	for _, child := range s.byBest.entries {
 		entries = child.backlog.all(entries)
 	}
 	return entries

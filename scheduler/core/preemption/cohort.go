@@ -111,8 +111,8 @@ func (c *Cohort) forget(l *Line) {
 	c.Timers.Stop(&l.timer)
 	l.rouse()
 	l.hide()
-	l.queue.hidden.Remove(l.place)
-	l.place = nil
+	l.queue.hidden.Remove(l.anchor)
+	l.anchor = nil
 	delete(l.queue.lines, l.tier.party.instance)
 	c.drop(l.tier)
 	c.armNext(l.tier)

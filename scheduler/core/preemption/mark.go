@@ -145,8 +145,8 @@ func (c *Cohort) unmark(m *Mark) {
 	}
 }
 
-// spare removes the mark of a task; another one may have to yield.
-func (c *Cohort) spare(sh *Share) {
+// withdrawMark removes the mark of a task; another one may have to yield.
+func (c *Cohort) withdrawMark(sh *Share) {
 	m := sh.mark
 	if m == nil {
 		return
@@ -175,7 +175,7 @@ func (sh *Share) IsPreempted() bool {
 		return c.replaces(sh)
 	}
 	if l := m.claim; !c.ledger.Deserved(&sh.run) || l != nil && l.marked > l.tasks.Len() {
-		c.spare(sh)
+		c.withdrawMark(sh)
 		return false
 	}
 	return !c.Now.Before(m.deadline)

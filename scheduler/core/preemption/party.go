@@ -133,20 +133,20 @@ func (q *Queue) Expose() {
 		return
 	}
 	for l, some := q.hidden.Front(); some; l, some = q.hidden.Front() {
-		q.hidden.Remove(l.place)
+		q.hidden.Remove(l.anchor)
 		l.exposed, l.seen = true, l.tier.party.round
-		l.place = l.tier.exposed.PushBack(l)
+		l.anchor = l.tier.exposed.PushBack(l)
 	}
 }
 
 // hide undoes Expose for one line.
 func (l *Line) hide() {
 	if l.exposed {
-		l.tier.exposed.Remove(l.place)
-	} else if l.place != nil {
-		l.queue.hidden.Remove(l.place)
+		l.tier.exposed.Remove(l.anchor)
+	} else if l.anchor != nil {
+		l.queue.hidden.Remove(l.anchor)
 	}
-	l.exposed, l.place = false, l.queue.hidden.PushBack(l)
+	l.exposed, l.anchor = false, l.queue.hidden.PushBack(l)
 }
 
 // stir has Stirred look at an instance, which may now run more.
@@ -179,7 +179,7 @@ func (c *Cohort) Stirred() *Line {
 		p := c.stirred[0]
 		for _, t := range p.tiers {
 			l, some := t.exposed.Front()
-			if some && l.seen != p.round && c.room(t) > 0 {
+			if some && l.seen != p.round && c.headroom(t) > 0 {
 				return l
 			}
 		}
@@ -192,10 +192,10 @@ func (c *Cohort) Stirred() *Line {
 	return nil
 }
 
-// room returns how many tasks of a tier quotas let start, besides those for which workers were
+// headroom returns how many tasks of a tier quotas let start, besides those for which workers were
 // woken.
-func (c *Cohort) room(t *tier) int64 {
-	return c.ledger.Room(t.party.instance, t.cost) - int64(t.party.woken)
+func (c *Cohort) headroom(t *tier) int64 {
+	return c.ledger.Headroom(t.party.instance, t.cost) - int64(t.party.woken)
 }
 
 // Seen says that the takers of a line have been offered its tasks, and how many of them were woken.
@@ -203,9 +203,9 @@ func (c *Cohort) room(t *tier) int64 {
 func (l *Line) Seen(woken int, more bool) {
 	l.tier.party.woken += woken
 	switch l.seen = l.tier.party.round; {
-	case l.place == nil: // meanwhile it is gone
+	case l.anchor == nil: // meanwhile it is gone
 	case more && l.exposed:
-		l.tier.exposed.MoveToBack(l.place)
+		l.tier.exposed.MoveToBack(l.anchor)
 	default:
 		l.hide()
 	}

@@ -50,10 +50,10 @@ type Line struct {
 	// minimum. If it does not run although tasks are left for which none yields, the line rests.
 	timer timer.Timer
 	rests fifo.Anchor
-	// place is in tier.exposed or in queue.hidden; nil: the line is gone. seen is the round in
+	// anchor is in tier.exposed or in queue.hidden; nil: the line is gone. seen is the round in
 	// which Stirred looked at it last.
 	exposed bool
-	place   fifo.Anchor
+	anchor  fifo.Anchor
 	seen    uint64
 }
 
@@ -156,7 +156,9 @@ func (l *Line) Short() bool {
 
 // Startable returns how many tasks of a line quotas let start now, besides those for which workers
 // were woken.
-func (l *Line) Startable() int { return int(min(int64(l.tasks.Len()), l.queue.cohort.room(l.tier))) }
+func (l *Line) Startable() int {
+	return int(min(int64(l.tasks.Len()), l.queue.cohort.headroom(l.tier)))
+}
 
 func latest(a, b time.Time) time.Time {
 	if a.After(b) {

@@ -59,7 +59,7 @@ func (sh *Share) Discharge() {
 		return
 	}
 	c := sh.cohort
-	c.spare(sh)
+	c.withdrawMark(sh)
 	sh.cohort = nil
 	changed := c.ledger.End(&sh.run)
 	c.settle(sh.instance, changed)
@@ -81,7 +81,7 @@ func (sh *Share) HoldsBack() bool {
 		return false
 	}
 	q, ledger := sh.run.Kind.(*Queue), sh.cohort.ledger
-	return q.Waits(sh.instance) && ledger.Room(sh.instance, sh.Cost()) == 0 && ledger.RoomWithout(&sh.run) > 0
+	return q.Waits(sh.instance) && ledger.Headroom(sh.instance, sh.Cost()) == 0 && ledger.HeadroomWithout(&sh.run) > 0
 }
 
 // Urge records the priority of another operation of a task.

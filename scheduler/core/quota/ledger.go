@@ -195,18 +195,20 @@ func (l *Ledger) Missing(instance string, cost int64) int64 {
 }
 
 // Room returns how many runs of a cost an instance may start.
-func (l *Ledger) Room(instance string, cost int64) int64 {
+func (l *Ledger) Headroom(instance string, cost int64) int64 {
 	if a := l.accounts[instance]; a != nil {
-		return a.room(a.used, cost)
+		return a.headroom(a.used, cost)
 	}
 	return most
 }
 
 // RoomWithout returns how many runs of the cost of one that runs its instance could start if it did
 // not.
-func (l *Ledger) RoomWithout(r *Run) int64 { return r.account.room(r.account.used-r.Cost, r.Cost) }
+func (l *Ledger) HeadroomWithout(r *Run) int64 {
+	return r.account.headroom(r.account.used-r.Cost, r.Cost)
+}
 
-func (a *account) room(used, cost int64) int64 {
+func (a *account) headroom(used, cost int64) int64 {
 	if a.quota.Max == 0 {
 		return most
 	}

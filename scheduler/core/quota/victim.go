@@ -7,10 +7,10 @@ func (l *Ledger) Victim(kind any) *Run {
 	var victim *Run
 	for a, h := range l.kinds[kind] {
 		r := h.list[0]
-		if h.class(r) != open || a.spare() < r.Cost {
+		if h.class(r) != open || a.surplus() < r.Cost {
 			continue
 		}
-		if best == nil || a.spare() > best.spare() || a.spare() == best.spare() && a.instance < best.instance {
+		if best == nil || a.surplus() > best.surplus() || a.surplus() == best.surplus() && a.instance < best.instance {
 			best, victim = a, r
 		}
 	}
@@ -20,11 +20,11 @@ func (l *Ledger) Victim(kind any) *Run {
 // Open reports whether Victim may return a run if there is no better one.
 func (l *Ledger) Open(r *Run) bool {
 	a := r.account
-	return a.kinds[r.Kind].class(r) == open && a.spare() >= r.Cost
+	return a.kinds[r.Kind].class(r) == open && a.surplus() >= r.Cost
 }
 
-// spare is how much an account will be over its minimum once the marked runs have ended.
-func (a *account) spare() int64 { return a.used - a.marked - a.quota.Min }
+// surplus is how much an account will be over its minimum once the marked runs have ended.
+func (a *account) surplus() int64 { return a.used - a.marked - a.quota.Min }
 
 // OverMax returns the run to stop to bring an instance down to its maximum; nil if it is not above,
 // or if no more may be stopped. It ignores how often the run was stopped before.

@@ -10,8 +10,8 @@ import (
 // A Link is the part of an item that its Line uses; the item embeds it. An item is in at most one
 // Line.
 type Link[T any] struct {
-	place uint64
-	since time.Duration
+	number uint64
+	since  time.Duration
 }
 
 // Since returns when the item was added to its Line, by timer.Clock.Awake.
@@ -33,7 +33,7 @@ type Line[T Item[T]] struct {
 	items listing.List[T]
 	// latest is the largest Since so far.
 	latest time.Duration
-	// seen is the place up to which the current pass has looked at the items.
+	// seen is the number up to which the current pass has looked at the items.
 	seen uint64
 	pass pass
 }
@@ -69,11 +69,11 @@ func (l *Line[T]) Push(t T, awake time.Duration) {
 	}
 	l.latest = max(l.latest, awake) // more may have been lost than there was
 	p := t.link()
-	p.place, p.since = l.items.Add(t), l.latest
+	p.number, p.since = l.items.Add(t), l.latest
 }
 
 // Remove removes an item, which must be in the line.
-func (l *Line[T]) Remove(t T) { l.items.Remove(t.link().place) }
+func (l *Line[T]) Remove(t T) { l.items.Remove(t.link().number) }
 
 // next returns the next item of the current pass; the zero T if none is left.
 func (l *Line[T]) next() T {
@@ -93,9 +93,9 @@ func (l *Line[T]) All() []T {
 // Check returns an inconsistency of the line, empty if there is none.
 func (l *Line[T]) Check() string {
 	count, since := 0, time.Duration(0)
-	for place, t := range l.items.After(0) {
+	for number, t := range l.items.After(0) {
 		p := t.link()
-		if p.place != place || count > 0 && p.since < since {
+		if p.number != number || count > 0 && p.since < since {
 			return fmt.Sprintf("item %d is out of line", count)
 		}
 		count, since = count+1, p.since

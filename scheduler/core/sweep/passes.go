@@ -50,7 +50,7 @@ func (ps *Passes[T]) GoOn(e *Effort, advance func(*Line[T])) {
 func (l *Line[T]) Look(e *Effort, cost int, stays func(T) bool) (found []T) {
 	var none T
 	for t := l.next(); t != none && e.Spend(1); t = l.next() {
-		l.seen = t.link().place
+		l.seen = t.link().number
 		if !stays(t) {
 			e.Spend(cost)
 			found = append(found, t)

@@ -33,7 +33,7 @@ func TestLine(t *testing.T) {
 			t.Fatalf("%d is first", l.First().number)
 		}
 	}
-	want[0].place++
+	want[0].Link.number++
 	if l.Check() == "" {
 		t.Error("a wrong count passes")
 	}

@@ -129,7 +129,7 @@ func (q *Quotas) Warn(log *zap.Logger) {
 	if err != nil {
 		log.Warn("quotas of the disk cannot be read", zap.NamedError("missing", err),
 			zap.String("costs", "the result of a command whose writes fail with EDQUOT, and that ignores it, may be cached"),
-			zap.String("to_have_it", "a file system of its own for --data in place of a quota, or upper_memory"))
+			zap.String("remedy", "a file system of its own for --data in place of a quota, or upper_memory"))
 	}
 	if said != "" {
 		log.Info("the disk has quotas, which the worker respects", zap.String("quotas", said))

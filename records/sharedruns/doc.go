@@ -1,4 +1,4 @@
-// Package accounts stores exact records of the inputs that runs of commands read, together with
+// Package sharedruns stores exact records of the inputs that runs of commands read, together with
 // their results. It serves them to workers, so that no worker repeats a run of another worker.
 //
 // It defines the encoding of a command's runs (Encode, Decode), their key (Key), and which runs are
@@ -22,4 +22,4 @@
 //
 // It has no goroutines. service.locks serialize additions to one record, while the service reads
 // and writes the store; it holds no other lock then.
-package accounts
+package sharedruns

@@ -1,4 +1,4 @@
-package spare
+package pastruns
 
 import (
 	"context"
@@ -19,16 +19,16 @@ const (
 	readWidth = 8
 )
 
-// A place is a directory of an instance name: others may not have it.
-type place struct {
+// A directoryKey is that of a directory of an instance name: others may not have it.
+type directoryKey struct {
 	instance string
 	digest   digest.Digest
 }
 
 // A cache keeps the directories that searches used last.
-type cache = bounded.Memory[place, *tree.Directory]
+type cache = bounded.Memory[directoryKey, *tree.Directory]
 
-func newCache() *cache { return bounded.NewMemory[place, *tree.Directory](cacheBytes) }
+func newCache() *cache { return bounded.NewMemory[directoryKey, *tree.Directory](cacheBytes) }
 
 // A source has the directories of one search. It implements lookback.Source, and belongs to one
 // goroutine.
@@ -45,7 +45,7 @@ func (s *source) LocalDirectory(d digest.Digest) (*tree.Directory, bool) {
 	if dir, ok := s.loaded[d]; ok {
 		return dir, true
 	}
-	dir, ok := s.cache.Get(place{s.instance, d})
+	dir, ok := s.cache.Get(directoryKey{s.instance, d})
 	if ok {
 		s.keep(d, dir)
 	}
@@ -92,7 +92,7 @@ func (s *source) Load(ctx context.Context, ds []digest.Digest) error {
 	}
 	for i, d := range ds {
 		s.keep(d, read[i])
-		s.cache.Add(place{s.instance, d}, read[i], int64(read[i].Bytes()))
+		s.cache.Add(directoryKey{s.instance, d}, read[i], int64(read[i].Bytes()))
 	}
 	return nil
 }

@@ -1,4 +1,4 @@
-package spare
+package pastruns
 
 import (
 	"context"
@@ -15,9 +15,9 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/proto/names"
-	"github.com/forerunner-build/forerunner/records/accounts"
 	"github.com/forerunner-build/forerunner/records/lookback"
 	"github.com/forerunner-build/forerunner/records/record"
+	"github.com/forerunner-build/forerunner/records/sharedruns"
 )
 
 const (
@@ -46,11 +46,11 @@ type Storage interface {
 
 // Options are the options of a Finder. All but Metrics are required.
 type Options struct {
-	// Accounts has the runs that workers share.
-	Accounts record.Hints
-	Storage  func(instance string, fn digest.Function) Storage
-	Logger   *zap.Logger
-	Metrics  prometheus.Registerer
+	// SharedRuns has the runs that workers share.
+	SharedRuns record.Hints
+	Storage    func(instance string, fn digest.Function) Storage
+	Logger     *zap.Logger
+	Metrics    prometheus.Registerer
 }
 
 // A Finder finds earlier runs. A nil Finder finds none. Its methods may be called concurrently.
@@ -168,7 +168,7 @@ func (f *Finder) enter(ctx context.Context) (leave func(), err error) {
 func (f *Finder) search(ctx context.Context, a Action) (run lookback.Run, o lookback.Outcome, err error) {
 	fn := a.Digest.Function()
 	root, err := digest.FromProto(fn, a.Message.GetInputRootDigest())
-	reduced, ok := accounts.Reduced(fn, a.Message)
+	reduced, ok := sharedruns.Reduced(fn, a.Message)
 	if err != nil || !ok {
 		return run, lookback.Failed, nil // the worker reports it
 	}
@@ -176,11 +176,11 @@ func (f *Finder) search(ctx context.Context, a Action) (run lookback.Run, o look
 	tree := lookback.Tree{Root: root, Source: &source{storage: storage, instance: a.Instance, cache: f.cache}}
 	o = lookback.Unknown
 	for _, circumstances := range a.Circumstances {
-		known, err := accounts.Load(ctx, f.options.Accounts, accounts.Key(a.Instance, reduced, []byte(circumstances)))
+		known, err := sharedruns.Load(ctx, f.options.SharedRuns, sharedruns.Key(a.Instance, reduced, []byte(circumstances)))
 		if err != nil {
 			return run, lookback.Failed, err
 		}
-		run, _, next, _ := tree.Match(ctx, accounts.ValidRuns(fn, known), storage)
+		run, _, next, _ := tree.Match(ctx, sharedruns.ValidRuns(fn, known), storage)
 		if err := ctx.Err(); err != nil {
 			return run, lookback.Failed, err
 		}

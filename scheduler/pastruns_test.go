@@ -15,9 +15,9 @@ import (
 	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
 	"github.com/forerunner-build/forerunner/proto/reuse"
-	"github.com/forerunner-build/forerunner/records/accounts"
 	"github.com/forerunner-build/forerunner/records/record"
-	"github.com/forerunner-build/forerunner/scheduler/spare"
+	"github.com/forerunner-build/forerunner/records/sharedruns"
+	"github.com/forerunner-build/forerunner/scheduler/pastruns"
 )
 
 // sharedRuns are one record that workers share.
@@ -33,13 +33,13 @@ func (s sharedRuns) Get(_ context.Context, k record.Key) ([]byte, error) {
 func (s sharedRuns) Put(context.Context, record.Key, []byte) error { return nil }
 
 // spareStorage has all outputs, and takes results.
-type spareStorage struct{ *fakeStorage }
+type reuseStorage struct{ *fakeStorage }
 
-func (s spareStorage) FindMissing(context.Context, []digest.Digest) ([]digest.Digest, error) {
+func (s reuseStorage) FindMissing(context.Context, []digest.Digest) ([]digest.Digest, error) {
 	return nil, nil
 }
 
-func (s spareStorage) PutActionResult(_ context.Context, d digest.Digest, r *repb.ActionResult) error {
+func (s reuseStorage) PutActionResult(_ context.Context, d digest.Digest, r *repb.ActionResult) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.results[d] = proto.CloneOf(r)
@@ -68,9 +68,9 @@ func TestSpare(t *testing.T) {
 		"switched off":       {like: alike, without: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			runs, storage := sharedRuns{}, spareStorage{}
-			finder, err := spare.New(spare.Options{
-				Accounts: runs, Logger: zap.NewNop(), Storage: func(string, digest.Function) spare.Storage { return storage },
+			runs, storage := sharedRuns{}, reuseStorage{}
+			finder, err := pastruns.New(pastruns.Options{
+				SharedRuns: runs, Logger: zap.NewNop(), Storage: func(string, digest.Function) pastruns.Storage { return storage },
 			})
 			if err != nil {
 				t.Fatal(err)
@@ -78,7 +78,7 @@ func TestSpare(t *testing.T) {
 			if c.without {
 				finder = nil
 			}
-			inFarm(t, ServerOptions{Spare: finder}, func(t *testing.T, f *farm) {
+			inFarm(t, ServerOptions{PastRuns: finder}, func(t *testing.T, f *farm) {
 				storage.fakeStorage = f.storage
 				f.storage.putBytes(digest.SHA256, nil) // the input root
 				d := f.storage.action("gcc", func(a *repb.Action, _ *repb.Command) {
@@ -144,8 +144,8 @@ func (s sharedRuns) add(t *testing.T, storage *fakeStorage, d *repb.Digest, circ
 	if err := proto.Unmarshal(must(storage.Read(t.Context(), key)), action); err != nil {
 		t.Fatal(err)
 	}
-	reduced, _ := accounts.Reduced(digest.SHA256, action)
-	s[accounts.Key("", reduced, []byte(circumstances))] = must(accounts.Encode(&reuse.Record{Runs: []*reuse.Run{{
+	reduced, _ := sharedruns.Reduced(digest.SHA256, action)
+	s[sharedruns.Key("", reduced, []byte(circumstances))] = must(sharedruns.Encode(&reuse.Record{Runs: []*reuse.Run{{
 		Action: digest.Of(digest.SHA256, []byte("earlier action")).Proto(), Worker: "w",
 		Result: must(proto.Marshal(&repb.ActionResult{StdoutRaw: []byte("earlier")})), Root: &reuse.Directory{},
 	}}}))

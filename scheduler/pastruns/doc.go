@@ -1,9 +1,9 @@
-// Package spare lets the scheduler answer an action with the result of an earlier run of the same
+// Package pastruns lets the scheduler answer an action with the result of an earlier run of the same
 // command, without a worker, if that run read no input that has changed since.
 //
 // # What is reused
 //
-// Workers share runs (package records/accounts), and name with each call the circumstances under
+// Workers share runs (package records/sharedruns), and name with each call the circumstances under
 // which they run commands: how, and on which machine. A Finder searches only runs with the
 // circumstances of a worker that may get the action, and compares their reads with the action's
 // input tree as that worker would (package records/lookback). So it reuses nothing that the worker
@@ -18,4 +18,4 @@
 // # Goroutines and locks
 //
 // A search has goroutines that read directories, and waits for them.
-package spare
+package pastruns

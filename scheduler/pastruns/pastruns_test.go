@@ -1,4 +1,4 @@
-package spare
+package pastruns
 
 import (
 	"context"
@@ -20,9 +20,9 @@ import (
 	"github.com/forerunner-build/forerunner/cas/tree"
 	"github.com/forerunner-build/forerunner/proto/actionstats"
 	"github.com/forerunner-build/forerunner/proto/reuse"
-	"github.com/forerunner-build/forerunner/records/accounts"
 	"github.com/forerunner-build/forerunner/records/lookback"
 	"github.com/forerunner-build/forerunner/records/record"
+	"github.com/forerunner-build/forerunner/records/sharedruns"
 )
 
 const fn = digest.SHA256
@@ -97,7 +97,7 @@ func (f *fakeFarm) finder() *Finder {
 	f.t.Helper()
 	f.registry = prometheus.NewRegistry()
 	found, err := New(Options{
-		Accounts: f, Storage: func(string, digest.Function) Storage { return f }, Logger: zap.NewNop(), Metrics: f.registry,
+		SharedRuns: f, Storage: func(string, digest.Function) Storage { return f }, Logger: zap.NewNop(), Metrics: f.registry,
 	})
 	if err != nil {
 		f.t.Fatal(err)
@@ -204,12 +204,12 @@ func (f *fakeFarm) ran(a Action, changes ...func(*reuse.Run)) {
 	for _, change := range changes {
 		change(m)
 	}
-	b, err := accounts.Encode(&reuse.Record{Runs: []*reuse.Run{m}})
+	b, err := sharedruns.Encode(&reuse.Record{Runs: []*reuse.Run{m}})
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	reduced, _ := accounts.Reduced(fn, a.Message)
-	f.records[accounts.Key("", reduced, []byte(a.Circumstances[0]))] = b
+	reduced, _ := sharedruns.Reduced(fn, a.Message)
+	f.records[sharedruns.Key("", reduced, []byte(a.Circumstances[0]))] = b
 	clear(f.reads)
 }
 
@@ -342,7 +342,7 @@ func TestUnchangedDirectories(t *testing.T) {
 		}
 	}
 	a.Instance = "other" // which may not have them
-	if _, ok := finder.cache.Get(place{"other", f.root(edited)}); ok {
+	if _, ok := finder.cache.Get(directoryKey{"other", f.root(edited)}); ok {
 		t.Error("directories are shared with another instance name")
 	}
 }
