@@ -215,7 +215,7 @@ func TestCoarseForeseesWhatIsSmall(t *testing.T) {
 			if i == 0 {
 				paths = append(paths, HashPath("d/one"))
 			}
-			p.Learn(t.Context(), compileOf(fmt.Sprint(i)), paths, nil)
+			p.Learn(t.Context(), compileOf(fmt.Sprint(i)), paths, Inputs{})
 		}
 		p.Flush(t.Context())
 		for _, p := range []*Profiles{p, NewProfiles(store, ProfilesOptions{})} {

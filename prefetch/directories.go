@@ -1,6 +1,7 @@
 package prefetch
 
 import (
+	"cmp"
 	"encoding/hex"
 	"slices"
 
@@ -55,6 +56,74 @@ func Directories(
 		}
 	}
 	return found
+}
+
+// The bounds of the files that are remembered because a run read them first: about 10 KiB in a
+// record.
+const (
+	maxFirst      = 256
+	maxFirstBytes = 4 << 20
+	// maxFirstPaths bounds the paths among which they are: files, and directories on the way to them.
+	maxFirstPaths = 1024
+)
+
+// FirstFiles returns the files below root that a run read first, except large ones, in the order in
+// which it read them; order is Recorder.Hashes. It reads only directories that local has, and waits
+// only for the disk.
+func FirstFiles(
+	local func(digest.Digest) (*tree.Directory, bool), root digest.Digest, order []PathHash,
+) []First {
+	at := make(map[PathHash]int, min(len(order), maxFirstPaths))
+	for i, h := range order[:min(len(order), maxFirstPaths)] {
+		at[h] = i
+	}
+	var found []First
+	todo := []place{{digest: root, hash: RootHash}}
+	for len(todo) > 0 {
+		in := todo[len(todo)-1]
+		todo = todo[:len(todo)-1]
+		dir, ok := local(in.digest)
+		if !ok {
+			continue
+		}
+		for i := range dir.Len() {
+			h := in.hash.Child(dir.Name(i))
+			if _, ok := at[h]; !ok {
+				continue
+			}
+			switch dir.Kind(i) {
+			case tree.Dir:
+				todo = append(todo, place{digest: dir.At(i).Digest, hash: h})
+			case tree.File:
+				if d := dir.At(i).Digest; d.SizeBytes() <= largeBytes {
+					found = append(found, First{Path: h, Digest: d})
+				}
+			}
+		}
+	}
+	slices.SortFunc(found, func(a, b First) int { return cmp.Compare(at[a.Path], at[b.Path]) })
+	return found[:withinFirst(found)]
+}
+
+// withinFirst returns how many files are within the bounds.
+func withinFirst(files []First) int {
+	var bytes int64
+	for i, f := range files {
+		size := f.Digest.SizeBytes()
+		if bytes += size; i == maxFirst || bytes > maxFirstBytes || size > largeBytes {
+			return i
+		}
+	}
+	return len(files)
+}
+
+// digestsOf returns the digests of files.
+func digestsOf(files []First) []digest.Digest {
+	ds := make([]digest.Digest, len(files))
+	for i, f := range files {
+		ds[i] = f.Digest
+	}
+	return ds
 }
 
 // maxCompared bounds the entries of directories that share looks at, which may occur at many paths:
@@ -116,9 +185,16 @@ func (p *Profile) predicts(dir *tree.Directory, i int, h PathHash) bool {
 	return dir.Kind(i) == tree.Dir || dir.At(i).Digest.SizeBytes() <= smallBytes || p.Contains(h)
 }
 
-// outdated reports whether old and now differ enough to be written: by an eighth, because with each
-// change of an input its parent directories change, and will change again.
-func outdated(old, now []digest.Digest) bool {
+// The shares of remembered inputs, one in so many, that must differ to be written.
+const (
+	// With each change of an input its parent directories change, and will change again.
+	staleDirectories = 8
+	// Parallel programs read other files first each time.
+	staleFirst = 4
+)
+
+// outdated reports whether old and now differ by more than one in so many.
+func outdated(old, now []digest.Digest, share int) bool {
 	if slices.Equal(old, now) {
 		return false
 	}
@@ -132,7 +208,7 @@ func outdated(old, now []digest.Digest) bool {
 			same++
 		}
 	}
-	return 8*(max(len(old), len(now))-same) > len(now)
+	return share*(max(len(old), len(now))-same) > len(now)
 }
 
 func directoriesMessage(ds []digest.Digest) *profiles.Directories {
@@ -165,4 +241,38 @@ func parseDirectories(m *profiles.Directories, fn digest.Function) []digest.Dige
 		ds[i] = d
 	}
 	return ds
+}
+
+func firstMessage(files []First) *profiles.Files {
+	if len(files) == 0 {
+		return nil
+	}
+	m := &profiles.Files{}
+	for _, f := range files {
+		m.Paths = append(m.Paths, uint64(f.Path))
+		m.Hashes = f.Digest.AppendHash(m.Hashes)
+		m.Sizes = append(m.Sizes, f.Digest.SizeBytes())
+	}
+	return m
+}
+
+// parseFirst returns the files that a message holds, nil if it breaks a rule. They are of the
+// function fn.
+func parseFirst(m *profiles.Files, fn digest.Function) []First {
+	sizes, hashes := m.GetSizes(), m.GetHashes()
+	if len(sizes) == 0 || len(sizes) > maxFirst || len(m.GetPaths()) != len(sizes) || len(hashes) != len(sizes)*digest.HashSize {
+		return nil
+	}
+	files := make([]First, len(sizes))
+	for i, size := range sizes {
+		d, err := digest.Parse(fn, hex.EncodeToString(hashes[i*digest.HashSize:][:digest.HashSize]), size)
+		if err != nil {
+			return nil
+		}
+		files[i] = First{Path: PathHash(m.GetPaths()[i]), Digest: d}
+	}
+	if withinFirst(files) < len(files) {
+		return nil
+	}
+	return files
 }

@@ -23,7 +23,8 @@ func remembering(t *testing.T, s *storage, root digest.Digest, paths ...string) 
 	for _, path := range paths {
 		r.Read(path, tree.File)
 	}
-	NewProfiles(records, ProfilesOptions{}).Learn(t.Context(), actionOf("a"), r.Hashes(), Directories(s.everywhere, root, r.Has))
+	in := Inputs{Directories: Directories(s.everywhere, root, r.Has), First: FirstFiles(s.everywhere, root, r.Hashes())}
+	NewProfiles(records, ProfilesOptions{}).Learn(t.Context(), actionOf("a"), r.Hashes(), in)
 	p, _ := NewProfiles(records, ProfilesOptions{}).Find(t.Context(), actionOf("a"))
 	if p == nil {
 		t.Fatal("nothing is remembered")
@@ -135,7 +136,7 @@ func TestProfilesRememberDirectories(t *testing.T) {
 				step.known, step.written = nil, step.written*max(1-i, 0)
 			}
 			p := NewProfiles(s, ProfilesOptions{})
-			p.Learn(t.Context(), actionOf("a"), hashesOf("a/b"), step.run)
+			p.Learn(t.Context(), actionOf("a"), hashesOf("a/b"), Inputs{Directories: step.run})
 			if n := s.written(); n != step.written {
 				t.Errorf("plain %t, step %d: %d writes, want %d", plain, i, n, step.written)
 			}
@@ -149,7 +150,7 @@ func TestProfilesRememberDirectories(t *testing.T) {
 	}
 	// Actions that are merely alike have other inputs.
 	p := NewProfiles(&fakeStore{}, ProfilesOptions{})
-	p.Learn(t.Context(), compileOf("a"), hashesOf("a/b"), ds)
+	p.Learn(t.Context(), compileOf("a"), hashesOf("a/b"), Inputs{Directories: ds})
 	if found, origin := p.Find(t.Context(), compileOf("b")); origin != Coarse || found.directories != nil {
 		t.Errorf("%d directories of a %s profile", len(found.directories), origin)
 	}

@@ -26,8 +26,8 @@
 //     that 30 % of the last 32 actions read, one run of each, and at least two; files of at most 64 KiB
 //     from 10 % on. It serves actions that never ran, such as those with a new source file.
 //
-// An exact record also has the digests of the directories that the last run read, up to 4,096. Most
-// inputs of an action are the same the next time.
+// An exact record also has the digests of the directories that the last run read, up to 4,096, and
+// of the files that it read first, up to 256. Most inputs of an action are the same the next time.
 //
 // Both also have the parts of up to 64 large files that runs read, in chunks of 64 KiB. Reads are
 // visible only while a file arrives (PartReads), so runs that had it locally do not change its
@@ -42,7 +42,7 @@
 // are added to it until it has a quarter more than the last run read; then it is replaced.
 //
 // An exact record is written when a run read other paths than those before it, or when more than an
-// eighth of the directories differ. A coarse one changes with each new action and is written less
+// eighth of the directories, or a quarter of the first files, differ. A coarse one changes with each new action and is written less
 // often; Flush writes it. Programs that share a store overwrite each other's histories, and lose
 // one run by that.
 //
@@ -69,7 +69,9 @@
 // # How a race runs
 //
 // The directories that the last run read are requested at once, before it is known whether they are
-// in the tree: of many levels only those above a change are left.
+// in the tree: of many levels only those above a change are left. So are the files that it read
+// first, as far as the link carries them in the first round trip: they are there when the command
+// starts. Those that are not in the tree are forgotten when the walk has been there.
 //
 // The race walks the input tree as far as the profile does. It passes local directories at once;
 // the missing ones of a level, at any depth where a local part ends, are requested in one call, so

@@ -50,13 +50,13 @@ func (j *judged) judge(t *testing.T, p *Profiles, a Action, paths ...string) ver
 func (j *judged) run(t *testing.T, p *Profiles, a Action, succeeded bool, paths ...string) {
 	t.Helper()
 	if v := j.judge(t, p, a, paths...); succeeded {
-		v.Learn(t.Context(), v.read, nil)
+		v.Learn(t.Context(), v.read, Inputs{})
 	}
 }
 
 // learnt has p learn a run of a that read paths.
 func learnt(p *Profiles, a Action, paths ...string) {
-	p.Learn(context.Background(), a, orderOf(paths...), nil)
+	p.Learn(context.Background(), a, orderOf(paths...), Inputs{})
 }
 
 // uses reports the profile that a run of a would get.
@@ -152,8 +152,8 @@ func TestMisledTogether(t *testing.T) {
 	p, a := NewProfiles(&fakeStore{}, ProfilesOptions{}), actionOf("a")
 	learnt(p, a, all[:10]...)
 	first, second := j.judge(t, p, a, all[10:20]...), j.judge(t, p, a, all[20:]...)
-	first.Learn(t.Context(), first.read, nil)
-	second.Learn(t.Context(), second.read, nil)
+	first.Learn(t.Context(), first.read, Inputs{})
+	second.Learn(t.Context(), second.read, Inputs{})
 	for range 3 {
 		j.run(t, p, a, false, all[10:]...)
 	}
@@ -170,7 +170,7 @@ func TestMisledBeside(t *testing.T) {
 	j.run(t, p, a, true, all[:10]...)
 	right := j.judge(t, p, a, all[2:]...)
 	j.judge(t, p, a, "b/f00")
-	right.Learn(t.Context(), right.read, nil)
+	right.Learn(t.Context(), right.read, Inputs{})
 	for range 3 {
 		j.run(t, p, a, false, all[2:]...)
 	}
@@ -214,7 +214,7 @@ func TestComparedEntries(t *testing.T) {
 	}
 	root := s.putDirectory(t, top)
 	p, a := NewProfiles(&fakeStore{}, ProfilesOptions{}), actionOf("a")
-	p.Learn(t.Context(), a, r.Hashes(), nil)
+	p.Learn(t.Context(), a, r.Hashes(), Inputs{})
 	entries := 0
 	p.Judge(t.Context(), a, Run{Root: root, Read: r.Has, Local: func(d digest.Digest) (*tree.Directory, bool) {
 		dir, ok := s.everywhere(d)
@@ -412,7 +412,7 @@ func (s scene) repeat(t *testing.T, about string, p *Profiles, a Action, succeed
 		}
 		v := p.Judge(t.Context(), a, Run{Local: far.LocalDirectory, Root: s.in.root, Read: r.Has})
 		if succeeds {
-			v.Learn(t.Context(), r.Hashes(), Directories(far.LocalDirectory, s.in.root, r.Has))
+			v.Learn(t.Context(), r.Hashes(), Inputs{Directories: Directories(far.LocalDirectory, s.in.root, r.Has)})
 		}
 	}
 }
@@ -428,7 +428,7 @@ func repeatWrong(t *testing.T, seed uint64) {
 	}
 	succeeds, plain, link, trip := r.IntN(2) == 0, r.IntN(2) == 0, []float64{30, 100, 1000}[r.IntN(3)], []time.Duration{2, 10, 50}[r.IntN(3)]
 	a, store := actionOf("a"), &fakeStore{plain: plain}
-	NewProfiles(store, ProfilesOptions{}).Learn(t.Context(), a, s.said, nil)
+	NewProfiles(store, ProfilesOptions{}).Learn(t.Context(), a, s.said, Inputs{})
 	about := fmt.Sprintf("seed %d, %g Mbit/s, %s, right %.2f, succeeds %t, plain %t", seed, link, trip*time.Millisecond, s.rightOf(), succeeds, plain)
 	s.repeat(t, about, NewProfiles(store, ProfilesOptions{}), a, succeeds, link, trip*time.Millisecond)
 }

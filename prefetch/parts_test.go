@@ -26,7 +26,7 @@ func readingParts(t *testing.T, s *storage, root digest.Digest, parts map[string
 		}
 	}
 	learning := NewProfiles(records, ProfilesOptions{})
-	learning.Learn(t.Context(), actionOf("a"), r.Hashes(), nil, reads.Seen(s.everywhere, root, r.Has)...)
+	learning.Learn(t.Context(), actionOf("a"), r.Hashes(), Inputs{}, reads.Seen(s.everywhere, root, r.Has)...)
 	p, origin := NewProfiles(records, ProfilesOptions{}).Find(t.Context(), actionOf("a"))
 	if p == nil || origin != Exact {
 		t.Fatal("nothing is remembered")

@@ -34,6 +34,8 @@ type Profile struct {
 	// directories are those that the last run read, which may exist again. They are not part of the
 	// filter; may be nil.
 	directories []digest.Digest
+	// first are the files that the last run read first, which may exist again; may be nil.
+	first []First
 	// ranges are the parts of large files that runs read. They are not part of the filter; may be
 	// nil.
 	ranges ranges

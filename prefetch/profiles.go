@@ -3,6 +3,7 @@ package prefetch
 import (
 	"bytes"
 	"context"
+	"slices"
 	"time"
 
 	"go.uber.org/zap"
@@ -189,16 +190,22 @@ func (p *Profiles) judge(ctx context.Context, k record.Key, r rules, run Run) (u
 }
 
 // Learn is that of the Verdict on a run of a that was not compared.
-func (p *Profiles) Learn(ctx context.Context, a Action, paths []PathHash, directories []digest.Digest, seen ...Seen) {
-	Verdict{profiles: p, action: a}.Learn(ctx, paths, directories, seen...)
+func (p *Profiles) Learn(ctx context.Context, a Action, paths []PathHash, in Inputs, seen ...Seen) {
+	Verdict{profiles: p, action: a}.Learn(ctx, paths, in, seen...)
 }
 
-// Learn remembers that the run has read these paths, in the order of Recorder.Hashes, these
-// directories, as in Directories, and these parts of large files; it keeps the directories. For
-// files whose reads were not seen, the known parts stay. Failed runs must not be learnt: they may
-// have read too little. Nor must a run without reads, because it was not watched. Learn writes only
-// new information, and may wait for the store.
-func (v Verdict) Learn(ctx context.Context, paths []PathHash, directories []digest.Digest, seen ...Seen) {
+// Inputs are inputs that a run read and that the next one requests before it knows its tree. Those
+// that are not given are not changed.
+type Inputs struct {
+	Directories []digest.Digest // as in Directories
+	First       []First         // as in FirstFiles
+}
+
+// Learn remembers that the run has read these paths, in the order of Recorder.Hashes, these inputs,
+// which it keeps, and these parts of large files. For files whose reads were not seen, the known
+// parts stay. Failed runs must not be learnt: they may have read too little. Nor must a run without
+// reads, because it was not watched. Learn writes only new information, and may wait for the store.
+func (v Verdict) Learn(ctx context.Context, paths []PathHash, in Inputs, seen ...Seen) {
 	p, a := v.profiles, v.action
 	if len(paths) == 0 {
 		return
@@ -207,7 +214,7 @@ func (v Verdict) Learn(ctx context.Context, paths []PathHash, directories []dige
 	if k, ok := a.exactKey(); ok {
 		e := p.look(ctx, k, p.exact)
 		news := p.learn(e, v, a.run(), now, p.exact)
-		news = p.learnDirectories(e, directories) || news
+		news = p.learnInputs(e, in) || news
 		if p.learnRanges(e, seen, p.exact) || news {
 			p.write(ctx, e)
 		}
@@ -301,16 +308,21 @@ func (p *Profiles) learn(e *entry, v Verdict, run uint64, now reading, r rules) 
 	return due
 }
 
-// learnDirectories keeps the directories of the last run in e, and reports whether they must be
-// written: not if the store seems to drop them, as it did the history.
-func (p *Profiles) learnDirectories(e *entry, ds []digest.Digest) bool {
+// learnInputs keeps inputs of the last run in e, and reports whether they must be written: not if
+// the store seems to drop them, as it did the history.
+func (p *Profiles) learnInputs(e *entry, in Inputs) bool {
 	e.mu.Lock()
 	known := e.known.Load()
-	changed := len(ds) > 0 && outdated(known.directories, ds)
-	due := changed && known.history != nil
-	if changed {
-		e.known.Store(known.withDirectories(ds))
+	next, due := known, false
+	if len(in.Directories) > 0 && outdated(known.directories, in.Directories, staleDirectories) {
+		next, due = next.withDirectories(in.Directories), true
 	}
+	if len(in.First) > 0 && !slices.Equal(known.first, in.First) {
+		next = next.withFirst(in.First)
+		due = due || outdated(digestsOf(known.first), digestsOf(in.First), staleFirst)
+	}
+	due = due && known.history != nil
+	e.known.Store(next)
 	if due {
 		e.changes++
 	}

@@ -108,7 +108,7 @@ func compileOf(name string) Action {
 }
 
 func learn(p *Profiles, a Action, paths ...string) {
-	p.Learn(context.Background(), a, hashesOf(paths...), nil)
+	p.Learn(context.Background(), a, hashesOf(paths...), Inputs{})
 }
 
 // foreseen returns which of paths p foresees for a.
@@ -577,7 +577,7 @@ func BenchmarkLearn(b *testing.B) {
 				slices.Sort(runs[i])
 			}
 			for i := 0; b.Loop(); i++ {
-				p.Learn(b.Context(), a, runs[i%len(runs)], nil)
+				p.Learn(b.Context(), a, runs[i%len(runs)], Inputs{})
 			}
 		})
 	}

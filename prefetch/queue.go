@@ -168,9 +168,14 @@ func (q *queue) rouse() {
 	}
 }
 
-// foresee adds files that the profile foresees.
+// foresee adds files that the profile foresees. They replace small ones at the same paths.
 func (q *queue) foresee(files []file) {
 	q.mu.Lock()
+	paths := make([]PathHash, len(files))
+	for i, f := range files {
+		paths[i] = f.hash
+	}
+	q.forgetLocked(paths)
 	for _, f := range files {
 		q.known[f.hash] = hope{bytes: f.digest.SizeBytes()}
 		if f.class.way == large && q.parts.admits(f) {
@@ -182,6 +187,38 @@ func (q *queue) foresee(files []file) {
 	}
 	q.mu.Unlock()
 	q.rouse()
+}
+
+// forget drops predicted small files at these paths: they are not in the tree, which says nothing
+// about whether others of the profile are read.
+func (q *queue) forget(paths []PathHash) {
+	q.mu.Lock()
+	q.forgetLocked(paths)
+	q.mu.Unlock()
+	q.rouse()
+}
+
+func (q *queue) forgetLocked(paths []PathHash) {
+	gone := map[PathHash]struct{}{}
+	for _, path := range paths {
+		if h, ok := q.known[path]; ok {
+			q.doubtLocked(h.bytes, -h.asked, -h.parts)
+			delete(q.known, path)
+			gone[path] = struct{}{}
+		}
+	}
+	if len(gone) == 0 {
+		return
+	}
+	for c, waiting := range q.files {
+		if c.way.isGuess() {
+			continue
+		}
+		waiting = slices.DeleteFunc(waiting, func(f file) bool { _, ok := gone[f.hash]; return ok })
+		if q.files[c] = waiting; len(waiting) == 0 {
+			delete(q.files, c)
+		}
+	}
 }
 
 // unforeseen returns those files that the profile does not foresee.

@@ -73,6 +73,7 @@ type Race struct {
 	profile *Profile // nil: nothing is known
 	origin  Origin
 	root    digest.Digest
+	first   map[PathHash]digest.Digest // by foreseeFirst; fixed then
 	reads   reads
 	queue   *queue
 	// mentions is nil if contents are not read.
@@ -127,6 +128,7 @@ func Start(ctx context.Context, s Spec) *Race {
 	r.running.Go(func() { r.weigh(ctx) })
 	if r.profile != nil {
 		r.fetchRemembered(ctx)
+		r.foreseeFirst()
 		r.running.Go(func() { r.walk(ctx, r.profile, maxDirectories) })
 	}
 	r.running.Go(func() { r.send(ctx) })

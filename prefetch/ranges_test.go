@@ -112,7 +112,7 @@ func TestRanges(t *testing.T) {
 			}
 			p := NewProfiles(records, ProfilesOptions{})
 			recorder.Read(fmt.Sprint("new", random.IntN(3)), tree.File) // which changes the rest of the record
-			p.Learn(t.Context(), actionOf("a"), recorder.Hashes(), nil, reads.Seen(s.everywhere, root, recorder.Has)...)
+			p.Learn(t.Context(), actionOf("a"), recorder.Hashes(), Inputs{}, reads.Seen(s.everywhere, root, recorder.Has)...)
 			found, _ := NewProfiles(records, ProfilesOptions{}).Find(t.Context(), actionOf("a"))
 			for i, path := range paths {
 				got := found.ranges.of(HashPath(path), s.at(t, root, path))
@@ -141,7 +141,7 @@ func TestRangesAreWrittenSeldom(t *testing.T) {
 		for _, part := range parts {
 			reads.Read(s.at(t, root, "large"), part.From, part.To-part.From)
 		}
-		p.Learn(t.Context(), compileOf(name), recorder.Hashes(), nil, reads.Seen(s.everywhere, root, recorder.Has)...)
+		p.Learn(t.Context(), compileOf(name), recorder.Hashes(), Inputs{}, reads.Seen(s.everywhere, root, recorder.Has)...)
 	}
 	one := span.Span{From: 5 << 20, To: 6 << 20}
 	learn("a", one)

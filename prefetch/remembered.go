@@ -22,6 +22,9 @@ type knowledge struct {
 	// directories are those of the last run, of exact records only. It is nil if they are
 	// not known, and they may be outdated.
 	directories []digest.Digest
+	// first are the files that the last run read first, of exact records only. It is nil if they are
+	// not known, and they may be outdated.
+	first []First
 	// ranges are the parts of large files that runs were seen to read.
 	ranges ranges
 	// score is how well it predicted, and that of what it replaced if nothing else is known.
@@ -44,9 +47,9 @@ func (k *knowledge) profile() *Profile {
 	if p.ones == 0 || p.FalsePositives() > mostFalse {
 		return nil
 	}
-	if k.directories != nil || k.ranges != nil {
+	if k.directories != nil || k.first != nil || k.ranges != nil {
 		with := *p
-		with.directories, with.ranges = k.directories, k.ranges
+		with.directories, with.first, with.ranges = k.directories, k.first, k.ranges
 		p = &with
 	}
 	return p
@@ -94,7 +97,7 @@ func withFilter(p *Profile) *knowledge { return &knowledge{filter: func() *Profi
 // beside returns k with what o has of other kinds, from runs of the same actions.
 func (k *knowledge) beside(o *knowledge) *knowledge {
 	next := *k
-	next.directories, next.ranges, next.score = o.directories, o.ranges, o.score
+	next.directories, next.first, next.ranges, next.score = o.directories, o.first, o.ranges, o.score
 	return &next
 }
 
@@ -109,6 +112,13 @@ func (k *knowledge) withScore(s score.Score) *knowledge {
 func (k *knowledge) withDirectories(ds []digest.Digest) *knowledge {
 	next := *k
 	next.directories = ds
+	return &next
+}
+
+// withFirst returns k with the files that the last run read first.
+func (k *knowledge) withFirst(files []First) *knowledge {
+	next := *k
+	next.first = files
 	return &next
 }
 
@@ -189,7 +199,7 @@ func (r rules) parse(value []byte, fn digest.Function) *knowledge {
 	}
 	k.ranges, k.score = parseRanges(m.GetRanges()), score.Parse(m.RightPerMille)
 	if !r.shape.distinct {
-		k.directories = parseDirectories(m.GetDirectories(), fn)
+		k.directories, k.first = parseDirectories(m.GetDirectories(), fn), parseFirst(m.GetFirst(), fn)
 	}
 	return k
 }
@@ -208,7 +218,7 @@ func (k *knowledge) marshal() ([]byte, error) {
 	return proto.MarshalOptions{Deterministic: true}.Marshal(&profiles.Record{
 		BloomFilter: m.GetBloomFilter(), BloomFilterHashFunctions: m.GetBloomFilterHashFunctions(),
 		History: k.history.message(), Directories: directoriesMessage(k.directories), Ranges: rangesMessage(k.ranges),
-		RightPerMille: k.score.PerMille(),
+		RightPerMille: k.score.PerMille(), First: firstMessage(k.first),
 	})
 }
 
@@ -220,7 +230,7 @@ func (k *knowledge) sizeBytes() int {
 	} else if k.filter != nil {
 		size += k.filter().SizeBytes()
 	}
-	return size + digestBytes*len(k.directories) + 48*len(k.ranges) + 16*k.ranges.count()
+	return size + digestBytes*(len(k.directories)+len(k.first)) + 48*len(k.ranges) + 16*k.ranges.count()
 }
 
 // digestBytes is about the memory of a digest.

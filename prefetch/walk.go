@@ -2,6 +2,7 @@ package prefetch
 
 import (
 	"context"
+	"maps"
 	"slices"
 	"time"
 
@@ -34,11 +35,13 @@ type walk struct {
 	todo    []visit  // to be read, the next one last
 	missing []visit  // to be requested
 	found   []file
-	places  int          // found so far, at most maxDirectories
-	files   int          // found so far, at most maxFiles
-	left    int          // directories that may yet be asked for
-	calls   int          // under way
-	came    chan []visit // requests of the calls; has room for all of them
+	places  int // found so far, at most maxDirectories
+	files   int // found so far, at most maxFiles
+	// first are the files of foreseeFirst that were not found so far.
+	first map[PathHash]digest.Digest
+	left  int          // directories that may yet be asked for
+	calls int          // under way
+	came  chan []visit // requests of the calls; has room for all of them
 }
 
 // walk goes through the tree as far as p goes, or through all of it, and asks for so many
@@ -49,6 +52,9 @@ func (r *Race) walk(ctx context.Context, p *Profile, atMost int) {
 	}
 	w := walk{race: r, profile: p, left: atMost, came: make(chan []visit, directorySets)}
 	w.todo = append(w.todo, visit{place: place{digest: r.root, hash: RootHash}})
+	if p != nil {
+		w.first = maps.Clone(r.first)
+	}
 	for {
 		w.descend(ctx)
 		w.hand()
@@ -56,6 +62,9 @@ func (r *Race) walk(ctx context.Context, p *Profile, atMost int) {
 			w.ask(ctx)
 		}
 		if w.calls == 0 {
+			if len(w.first) > 0 && ctx.Err() == nil {
+				r.queue.forget(slices.Collect(maps.Keys(w.first)))
+			}
 			return
 		}
 		select {
@@ -104,6 +113,9 @@ func (w *walk) look(dir *tree.Directory, at PathHash) {
 		case w.profile != nil && !w.profile.predicts(dir, i, h):
 		case kind == tree.File && w.files < maxFiles:
 			d := dir.At(i).Digest
+			if w.isFirst(h, d) {
+				continue
+			}
 			w.files++
 			w.found = append(w.found, file{digest: d, hash: h, class: classOf(w.profile, h, d.SizeBytes())})
 		case kind == tree.Dir && w.places < maxDirectories:
@@ -163,4 +175,26 @@ func (r *Race) fetchDirectories(ctx context.Context, ds []digest.Digest) {
 	for _, d := range fetched {
 		r.stats.Directories.add(d)
 	}
+}
+
+// foreseeFirst has the files that the last run read first requested before the tree is known: most
+// of them exist again.
+func (r *Race) foreseeFirst() {
+	r.first = make(map[PathHash]digest.Digest, len(r.profile.first))
+	var files []file
+	for _, f := range r.profile.first {
+		if _, again := r.first[f.Path]; again || !r.profile.containsSmall(f.Path) {
+			continue
+		}
+		r.first[f.Path] = f.Digest
+		files = append(files, file{digest: f.Digest, hash: f.Path, class: classOf(r.profile, f.Path, f.Digest.SizeBytes())})
+	}
+	r.foresee(files)
+}
+
+// isFirst reports whether foreseeFirst has handled a file of the tree.
+func (w *walk) isFirst(h PathHash, d digest.Digest) bool {
+	known, ok := w.first[h]
+	delete(w.first, h)
+	return ok && known == d
 }

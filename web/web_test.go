@@ -91,7 +91,7 @@ func TestAction(t *testing.T) {
 	for _, p := range []string{"", "main.c", "lib", "lib/used"} {
 		hashes = append(hashes, prefetch.HashPath(p))
 	}
-	profiles.Learn(t.Context(), prefetch.Action{Digest: digest.OfReduced(digest.SHA256, action)}, hashes, nil)
+	profiles.Learn(t.Context(), prefetch.Action{Digest: digest.OfReduced(digest.SHA256, action)}, hashes, prefetch.Inputs{})
 	profiles.Flush(t.Context())
 	page = b.get(path, 200)
 	expect(t, page, "Never read: 1 file, 30 MiB", `<span class="key">large</span><span class="n less"></span><span class="n">30 MiB</span><span class="n">30 MiB</span><span class="n mark never-read">never read</span>`,

@@ -95,11 +95,12 @@ func (t *inputTree) forge(
 	for _, path := range wrong {
 		recorder.Read(path, tree.File)
 	}
-	var directories []digest.Digest
+	var in prefetch.Inputs
 	if how != renamed { // in a renamed tree the directories differ
-		directories = prefetch.Directories(t.known, root, recorder.Has)
+		in.Directories = prefetch.Directories(t.known, root, recorder.Has)
+		in.First = prefetch.FirstFiles(t.known, root, recorder.Hashes())
 	}
-	profiles.Learn(ctx, same, recorder.Hashes(), directories)
+	profiles.Learn(ctx, same, recorder.Hashes(), in)
 	return nil
 }
 

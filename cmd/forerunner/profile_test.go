@@ -50,7 +50,7 @@ func TestProfiledTree(t *testing.T) {
 		for _, p := range read {
 			hashes = append(hashes, prefetch.HashPath(p))
 		}
-		profiles.Learn(t.Context(), action, hashes, nil)
+		profiles.Learn(t.Context(), action, hashes, prefetch.Inputs{})
 	}
 	whole, ok := prefetch.ParseRecord(store.value)
 	if !ok {

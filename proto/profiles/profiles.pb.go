@@ -41,6 +41,8 @@ type Record struct {
 	// How many bytes in a thousand of those that the record predicted were read by runs since then, as
 	// a falling average. Absent if no run was compared.
 	RightPerMille *uint32 `protobuf:"varint,1003,opt,name=right_per_mille,json=rightPerMille,proto3,oneof" json:"right_per_mille,omitempty"`
+	// The files that the last run read first, which may exist again.
+	First         *Files `protobuf:"bytes,1004,opt,name=first,proto3" json:"first,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -117,6 +119,77 @@ func (x *Record) GetRightPerMille() uint32 {
 	return 0
 }
 
+func (x *Record) GetFirst() *Files {
+	if x != nil {
+		return x.First
+	}
+	return nil
+}
+
+// Files of an input root, in the order in which a run read them. The digest function is that of the
+// record's key.
+type Files struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// A path is its hash, as in a History.
+	Paths []uint64 `protobuf:"fixed64,1,rep,packed,name=paths,proto3" json:"paths,omitempty"`
+	// 32 bytes for each digest.
+	Hashes        []byte  `protobuf:"bytes,2,opt,name=hashes,proto3" json:"hashes,omitempty"`
+	Sizes         []int64 `protobuf:"varint,3,rep,packed,name=sizes,proto3" json:"sizes,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Files) Reset() {
+	*x = Files{}
+	mi := &file_proto_profiles_profiles_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Files) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Files) ProtoMessage() {}
+
+func (x *Files) ProtoReflect() protoreflect.Message {
+	mi := &file_proto_profiles_profiles_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Files.ProtoReflect.Descriptor instead.
+func (*Files) Descriptor() ([]byte, []int) {
+	return file_proto_profiles_profiles_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Files) GetPaths() []uint64 {
+	if x != nil {
+		return x.Paths
+	}
+	return nil
+}
+
+func (x *Files) GetHashes() []byte {
+	if x != nil {
+		return x.Hashes
+	}
+	return nil
+}
+
+func (x *Files) GetSizes() []int64 {
+	if x != nil {
+		return x.Sizes
+	}
+	return nil
+}
+
 type Ranges struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The last changed one first.
@@ -127,7 +200,7 @@ type Ranges struct {
 
 func (x *Ranges) Reset() {
 	*x = Ranges{}
-	mi := &file_proto_profiles_profiles_proto_msgTypes[1]
+	mi := &file_proto_profiles_profiles_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -139,7 +212,7 @@ func (x *Ranges) String() string {
 func (*Ranges) ProtoMessage() {}
 
 func (x *Ranges) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_profiles_profiles_proto_msgTypes[1]
+	mi := &file_proto_profiles_profiles_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -152,7 +225,7 @@ func (x *Ranges) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Ranges.ProtoReflect.Descriptor instead.
 func (*Ranges) Descriptor() ([]byte, []int) {
-	return file_proto_profiles_profiles_proto_rawDescGZIP(), []int{1}
+	return file_proto_profiles_profiles_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Ranges) GetFiles() []*RangedFile {
@@ -178,7 +251,7 @@ type RangedFile struct {
 
 func (x *RangedFile) Reset() {
 	*x = RangedFile{}
-	mi := &file_proto_profiles_profiles_proto_msgTypes[2]
+	mi := &file_proto_profiles_profiles_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -190,7 +263,7 @@ func (x *RangedFile) String() string {
 func (*RangedFile) ProtoMessage() {}
 
 func (x *RangedFile) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_profiles_profiles_proto_msgTypes[2]
+	mi := &file_proto_profiles_profiles_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -203,7 +276,7 @@ func (x *RangedFile) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RangedFile.ProtoReflect.Descriptor instead.
 func (*RangedFile) Descriptor() ([]byte, []int) {
-	return file_proto_profiles_profiles_proto_rawDescGZIP(), []int{2}
+	return file_proto_profiles_profiles_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *RangedFile) GetPath() uint64 {
@@ -247,7 +320,7 @@ type Directories struct {
 
 func (x *Directories) Reset() {
 	*x = Directories{}
-	mi := &file_proto_profiles_profiles_proto_msgTypes[3]
+	mi := &file_proto_profiles_profiles_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -259,7 +332,7 @@ func (x *Directories) String() string {
 func (*Directories) ProtoMessage() {}
 
 func (x *Directories) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_profiles_profiles_proto_msgTypes[3]
+	mi := &file_proto_profiles_profiles_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -272,7 +345,7 @@ func (x *Directories) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Directories.ProtoReflect.Descriptor instead.
 func (*Directories) Descriptor() ([]byte, []int) {
-	return file_proto_profiles_profiles_proto_rawDescGZIP(), []int{3}
+	return file_proto_profiles_profiles_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Directories) GetHashes() []byte {
@@ -313,7 +386,7 @@ type History struct {
 
 func (x *History) Reset() {
 	*x = History{}
-	mi := &file_proto_profiles_profiles_proto_msgTypes[4]
+	mi := &file_proto_profiles_profiles_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -325,7 +398,7 @@ func (x *History) String() string {
 func (*History) ProtoMessage() {}
 
 func (x *History) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_profiles_profiles_proto_msgTypes[4]
+	mi := &file_proto_profiles_profiles_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -338,7 +411,7 @@ func (x *History) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use History.ProtoReflect.Descriptor instead.
 func (*History) Descriptor() ([]byte, []int) {
-	return file_proto_profiles_profiles_proto_rawDescGZIP(), []int{4}
+	return file_proto_profiles_profiles_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *History) GetPaths() []uint64 {
@@ -391,7 +464,7 @@ type CoarseKey struct {
 
 func (x *CoarseKey) Reset() {
 	*x = CoarseKey{}
-	mi := &file_proto_profiles_profiles_proto_msgTypes[5]
+	mi := &file_proto_profiles_profiles_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -403,7 +476,7 @@ func (x *CoarseKey) String() string {
 func (*CoarseKey) ProtoMessage() {}
 
 func (x *CoarseKey) ProtoReflect() protoreflect.Message {
-	mi := &file_proto_profiles_profiles_proto_msgTypes[5]
+	mi := &file_proto_profiles_profiles_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -416,7 +489,7 @@ func (x *CoarseKey) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CoarseKey.ProtoReflect.Descriptor instead.
 func (*CoarseKey) Descriptor() ([]byte, []int) {
-	return file_proto_profiles_profiles_proto_rawDescGZIP(), []int{5}
+	return file_proto_profiles_profiles_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *CoarseKey) GetMnemonic() string {
@@ -451,15 +524,20 @@ var File_proto_profiles_profiles_proto protoreflect.FileDescriptor
 
 const file_proto_profiles_profiles_proto_rawDesc = "" +
 	"\n" +
-	"\x1dproto/profiles/profiles.proto\x12\x13forerunner.profiles\"\xe0\x02\n" +
+	"\x1dproto/profiles/profiles.proto\x12\x13forerunner.profiles\"\x93\x03\n" +
 	"\x06Record\x12!\n" +
 	"\fbloom_filter\x18\x01 \x01(\fR\vbloomFilter\x12=\n" +
 	"\x1bbloom_filter_hash_functions\x18\x02 \x01(\rR\x18bloomFilterHashFunctions\x127\n" +
 	"\ahistory\x18\xe8\a \x01(\v2\x1c.forerunner.profiles.HistoryR\ahistory\x12C\n" +
 	"\vdirectories\x18\xe9\a \x01(\v2 .forerunner.profiles.DirectoriesR\vdirectories\x124\n" +
 	"\x06ranges\x18\xea\a \x01(\v2\x1b.forerunner.profiles.RangesR\x06ranges\x12,\n" +
-	"\x0fright_per_mille\x18\xeb\a \x01(\rH\x00R\rrightPerMille\x88\x01\x01B\x12\n" +
-	"\x10_right_per_mille\"?\n" +
+	"\x0fright_per_mille\x18\xeb\a \x01(\rH\x00R\rrightPerMille\x88\x01\x01\x121\n" +
+	"\x05first\x18\xec\a \x01(\v2\x1a.forerunner.profiles.FilesR\x05firstB\x12\n" +
+	"\x10_right_per_mille\"K\n" +
+	"\x05Files\x12\x14\n" +
+	"\x05paths\x18\x01 \x03(\x06R\x05paths\x12\x16\n" +
+	"\x06hashes\x18\x02 \x01(\fR\x06hashes\x12\x14\n" +
+	"\x05sizes\x18\x03 \x03(\x03R\x05sizes\"?\n" +
 	"\x06Ranges\x125\n" +
 	"\x05files\x18\x01 \x03(\v2\x1f.forerunner.profiles.RangedFileR\x05files\"`\n" +
 	"\n" +
@@ -495,25 +573,27 @@ func file_proto_profiles_profiles_proto_rawDescGZIP() []byte {
 	return file_proto_profiles_profiles_proto_rawDescData
 }
 
-var file_proto_profiles_profiles_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
+var file_proto_profiles_profiles_proto_msgTypes = make([]protoimpl.MessageInfo, 7)
 var file_proto_profiles_profiles_proto_goTypes = []any{
 	(*Record)(nil),      // 0: forerunner.profiles.Record
-	(*Ranges)(nil),      // 1: forerunner.profiles.Ranges
-	(*RangedFile)(nil),  // 2: forerunner.profiles.RangedFile
-	(*Directories)(nil), // 3: forerunner.profiles.Directories
-	(*History)(nil),     // 4: forerunner.profiles.History
-	(*CoarseKey)(nil),   // 5: forerunner.profiles.CoarseKey
+	(*Files)(nil),       // 1: forerunner.profiles.Files
+	(*Ranges)(nil),      // 2: forerunner.profiles.Ranges
+	(*RangedFile)(nil),  // 3: forerunner.profiles.RangedFile
+	(*Directories)(nil), // 4: forerunner.profiles.Directories
+	(*History)(nil),     // 5: forerunner.profiles.History
+	(*CoarseKey)(nil),   // 6: forerunner.profiles.CoarseKey
 }
 var file_proto_profiles_profiles_proto_depIdxs = []int32{
-	4, // 0: forerunner.profiles.Record.history:type_name -> forerunner.profiles.History
-	3, // 1: forerunner.profiles.Record.directories:type_name -> forerunner.profiles.Directories
-	1, // 2: forerunner.profiles.Record.ranges:type_name -> forerunner.profiles.Ranges
-	2, // 3: forerunner.profiles.Ranges.files:type_name -> forerunner.profiles.RangedFile
-	4, // [4:4] is the sub-list for method output_type
-	4, // [4:4] is the sub-list for method input_type
-	4, // [4:4] is the sub-list for extension type_name
-	4, // [4:4] is the sub-list for extension extendee
-	0, // [0:4] is the sub-list for field type_name
+	5, // 0: forerunner.profiles.Record.history:type_name -> forerunner.profiles.History
+	4, // 1: forerunner.profiles.Record.directories:type_name -> forerunner.profiles.Directories
+	2, // 2: forerunner.profiles.Record.ranges:type_name -> forerunner.profiles.Ranges
+	1, // 3: forerunner.profiles.Record.first:type_name -> forerunner.profiles.Files
+	3, // 4: forerunner.profiles.Ranges.files:type_name -> forerunner.profiles.RangedFile
+	5, // [5:5] is the sub-list for method output_type
+	5, // [5:5] is the sub-list for method input_type
+	5, // [5:5] is the sub-list for extension type_name
+	5, // [5:5] is the sub-list for extension extendee
+	0, // [0:5] is the sub-list for field type_name
 }
 
 func init() { file_proto_profiles_profiles_proto_init() }
@@ -528,7 +608,7 @@ func file_proto_profiles_profiles_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_proto_profiles_profiles_proto_rawDesc), len(file_proto_profiles_profiles_proto_rawDesc)),
 			NumEnums:      0,
-			NumMessages:   6,
+			NumMessages:   7,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -272,9 +272,12 @@ func (f *Fetch) Learn(ctx context.Context) {
 	v := f.judge(ctx, false)
 	ctx, cancel := context.WithTimeout(ctx, learnTimeout)
 	defer cancel()
-	directories := prefetch.Directories(f.spec.Inputs.LocalDirectory, f.spec.Root, f.recorder.Has)
-	seen := f.parts.Seen(f.spec.Inputs.LocalDirectory, f.spec.Root, f.recorder.Has)
-	v.Learn(ctx, f.recorder.Hashes(), directories, seen...)
+	local, root, paths := f.spec.Inputs.LocalDirectory, f.spec.Root, f.recorder.Hashes()
+	in := prefetch.Inputs{
+		Directories: prefetch.Directories(local, root, f.recorder.Has),
+		First:       prefetch.FirstFiles(local, root, paths),
+	}
+	v.Learn(ctx, paths, in, f.parts.Seen(local, root, f.recorder.Has)...)
 }
 
 // Metadata returns the prefetch figures; nil: prefetching was not possible.

@@ -207,7 +207,7 @@ func profilesOf(t *testing.T, random *rand.Rand, a prefetch.Action, paths []stri
 			ran.Read(path, vfs.File)
 		}
 	}
-	profiles.Learn(t.Context(), a, ran.Hashes(), nil)
+	profiles.Learn(t.Context(), a, ran.Hashes(), prefetch.Inputs{})
 	return profiles
 }
 

@@ -37,7 +37,7 @@ func TestHeld(t *testing.T) {
 				for path := range files {
 					ran.Read(path, vfs.File)
 				}
-				profiles.Learn(t.Context(), action, ran.Hashes(), nil)
+				profiles.Learn(t.Context(), action, ran.Hashes(), prefetch.Inputs{})
 			}
 			for _, run := range []bool{false, true} {
 				through := group.Through(s)
