@@ -274,7 +274,7 @@ func (s *Started) openRoots(upperMemory int64, registry prometheus.Registerer) (
 	}
 	store, err = disk.Open(cacheDir, disk.Options{
 		MaxBytes: size, FreePercent: w.FreePercent, VerifyEvery: time.Duration(w.Disk.VerifyEvery),
-		Spread: w.Disk.SpreadFolders, Logger: w.Logger, Metrics: registry,
+		Spread: w.Disk.SpreadFolders, MakeFolders: true, Logger: w.Logger, Metrics: registry,
 	})
 	if err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("worker's store: %w", err), roots.Close())

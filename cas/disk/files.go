@@ -56,6 +56,17 @@ func (f *files) spread(wanted bool) {
 	}
 }
 
+// makeShards makes the folders of a group. Those that cannot be made are made with their first
+// file, which reports why not.
+func (f *files) makeShards(group string) {
+	if err := os.MkdirAll(filepath.Join(f.Dir, group), 0o700); err != nil {
+		return
+	}
+	for shard := range 256 {
+		_ = os.Mkdir(filepath.Join(f.Dir, group, fmt.Sprintf("%02x", shard)), 0o700)
+	}
+}
+
 func (f *files) path(k digest.Digest) string { return filepath.Join(f.Dir, f.layout.path(k)) }
 
 // close lets another process have the folder.

@@ -2,6 +2,7 @@ package disk
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -95,6 +96,32 @@ func TestFolderThatGoesWhileTheStoreIsOpen(t *testing.T) {
 		d := digest.Of(digest.SHA256, []byte("text"))
 		if err := s.PutBytes(t.Context(), d, []byte("text")); !errors.Is(err, cas.ErrUnwritable) {
 			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
+
+// TestMakeFolders: the first blobs of a new store need no new folders, and whatever is in the place
+// of a folder does not keep the store from opening.
+func TestMakeFolders(t *testing.T) {
+	dir := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(dir, "sha256"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(filepath.Join(dir, "sha256", "ab"), nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	s := storeOpen(t, dir, Options{MakeFolders: true})
+	shards, err := os.ReadDir(filepath.Join(dir, "sha256"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	made := map[string]bool{}
+	for _, shard := range shards {
+		made[shard.Name()] = shard.IsDir()
+	}
+	for i := range 300 {
+		if path := filepath.Dir(s.files.path(storePut(t, s, fmt.Sprint("text ", i)))); filepath.Base(path) != "ab" && !made[filepath.Base(path)] {
+			t.Errorf("%s was made with its first blob", path)
 		}
 	}
 }

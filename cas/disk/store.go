@@ -37,6 +37,9 @@ type Options struct {
 	// Spread makes ext4 without a journal place new files far from removed ones, which would slow
 	// them down.
 	Spread bool
+	// MakeFolders makes the folders of SHA-256 blobs at once. Otherwise each is made with its first
+	// blob, so that the first few hundred blobs of a new store take several times as long.
+	MakeFolders bool
 	// Logger may be nil.
 	Logger *zap.Logger
 	// Metrics is the registry for the values of Stats. Nil: they are not registered.
@@ -114,6 +117,9 @@ func Open(dir string, o Options) (*Store, error) {
 		return nil, fmt.Errorf("open store %s: %w", dir, err)
 	}
 	f.spread(o.Spread)
+	if o.MakeFolders {
+		f.makeShards(digest.SHA256.String())
+	}
 	s := &Store{files: &blobs{files: f}, buffers: newBuffers()}
 	s.verifier = &Verifier{files: s.files, checks: newChecker(s.files, s.buffers), every: o.VerifyEvery}
 	f.index.fresh = s.verifier.fresh

@@ -29,7 +29,7 @@ func (s *Settings) embed(dir string, o Options) (*Opened, error) {
 	}
 	store, err := disk.Open(filepath.Join(dir, "cas"), disk.Options{
 		MaxBytes: size, FreePercent: s.FreePercent, VerifyEvery: time.Duration(o.Disk.VerifyEvery),
-		Isolate: s.Isolate, Spread: o.Disk.SpreadFolders, Logger: o.Load.Logger, Metrics: o.Load.Metrics,
+		Isolate: s.Isolate, Spread: o.Disk.SpreadFolders, MakeFolders: true, Logger: o.Load.Logger, Metrics: o.Load.Metrics,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open storage: %w", err)
