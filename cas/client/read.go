@@ -249,14 +249,18 @@ type streamReader struct {
 	watch   *watch
 	stream  bytestream.ByteStream_ReadClient
 	pending []byte
-	err     error // once set, for good
+	data    []byte // of which pending is the end
+	err     error  // once set, for good
 }
 
 func (s *streamReader) Read(p []byte) (int, error) {
 	for len(s.pending) == 0 && s.err == nil {
+		wire.Recycle(s.data)
+		s.data = nil
 		s.err = s.watch.step(func() error {
 			r, err := s.stream.Recv()
-			s.pending = r.GetData()
+			s.data = r.GetData()
+			s.pending = s.data
 			return err
 		})
 	}

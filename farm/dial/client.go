@@ -22,6 +22,7 @@ import (
 	"github.com/forerunner-build/forerunner/auth/certs"
 	"github.com/forerunner-build/forerunner/auth/reload"
 	casserver "github.com/forerunner-build/forerunner/cas/server"
+	"github.com/forerunner-build/forerunner/cas/wire"
 	"github.com/forerunner-build/forerunner/settings"
 )
 
@@ -136,7 +137,7 @@ func Dial(address string) (*grpc.ClientConn, error) { return (&Client{}).Dial(ad
 // dialOptions are those of every connection.
 func dialOptions() []grpc.DialOption {
 	return []grpc.DialOption{
-		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(Receive)),
+		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(Receive), grpc.ForceCodecV2(wire.Codec())),
 		// Soon after the other side is back, so are we.
 		grpc.WithConnectParams(grpc.ConnectParams{
 			Backoff: backoff.Config{
