@@ -62,6 +62,11 @@ func (c *Client) fetchRange(ctx context.Context, d digest.Digest, part span.Span
 		return err
 	}
 	defer release()
+	if c.behind {
+		if _, err := w.Write(nil); err != nil {
+			return err
+		}
+	}
 	r := newBlobReader(ctx, c, known, d, part)
 	defer r.close()
 	// With one byte more the last read sees the end.

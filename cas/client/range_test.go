@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -310,3 +312,37 @@ func TestClientFetchRangeNoticesAShortPart(t *testing.T) {
 		t.Errorf("a short part: %v", err)
 	}
 }
+
+// A Client whose calls wait for others tells when one waits no longer, and others do not.
+func TestClientFetchRangeTellsWhenItBegins(t *testing.T) {
+	f := servertest.Start(t, servertest.Config{})
+	data := []byte("some text")
+	d := f.Put(t, digest.SHA256, data)
+	c := clientOf(f, Options{})
+	for _, from := range []cas.Fetcher{c, c.Behind()} {
+		var got pieces
+		err := from.(cas.RangeFetcher).FetchRange(t.Context(), d, span.Span{From: 5, To: 9}, &got)
+		want := pieces{"text"}
+		if from != cas.Fetcher(c) {
+			want = pieces{"", "text"}
+		}
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("%q, %v, want %q", got, err, want)
+		}
+	}
+	if err := c.Behind().(cas.RangeFetcher).FetchRange(t.Context(), d, span.Span{From: 5, To: 9}, refuser{}); !errors.Is(err, io.ErrClosedPipe) {
+		t.Errorf("after a refusal: %v", err)
+	}
+}
+
+// pieces are what was written.
+type pieces []string
+
+func (p *pieces) Write(b []byte) (int, error) {
+	*p = append(*p, string(b))
+	return len(b), nil
+}
+
+type refuser struct{}
+
+func (refuser) Write([]byte) (int, error) { return 0, io.ErrClosedPipe }

@@ -248,3 +248,64 @@ func TestPartsOfWhatWaits(t *testing.T) {
 		}
 	}
 }
+
+// toldRanges tell when a call has begun.
+type toldRanges struct{ fewRanges }
+
+func (u toldRanges) FetchRange(ctx context.Context, d digest.Digest, part span.Span, w io.Writer) error {
+	if _, err := w.Write(nil); err != nil {
+		return err
+	}
+	return u.fewRanges.FetchRange(ctx, d, part, w)
+}
+
+// A patientTold makes its low-priority calls through another upstream, which tells when they begin.
+type patientTold struct {
+	*storeRanges
+	behind toldRanges
+}
+
+func (p patientTold) Behind() cas.Fetcher { return p.behind }
+
+// A prefetch whose call has begun serves those who come to wait for its bytes: another call would
+// bring all of them once more, and later.
+func TestCallsThatHaveBegunServeAll(t *testing.T) {
+	for _, told := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			s := storeOpen(t, t.TempDir(), storeOptions{})
+			few, d := newPatientFew(7, make(chan struct{}, 1))
+			var u cas.Fetcher = few
+			if told {
+				u = patientTold{few.storeRanges, toldRanges{few.behind}}
+			}
+			r := s.Through(u)
+			_, wait := storeBehind(r, d)
+			call := partCalls(t, few.behind.storeRanges, all)
+			a := storeOpenArriving(t, r, d)
+			read := storeRead(few.storeRanges, a, 1000, 100)
+			if told {
+				partCalls(t, few.storeRanges)
+				if err := call[0].next(2000); err != nil {
+					t.Error(err)
+				}
+				storeWant(t, read)
+				few.behind.free()
+			} else {
+				partCalls(t, few.storeRanges, all)
+				few.free()
+				storeWant(t, read)
+			}
+			storeWantWhole(t, s, few.storeRanges, a)
+			_, _ = wait()
+		})
+	}
+}
+
+// A call that begins when it is no longer needed ends before it asks for anything.
+func TestCallsThatBeginTooLate(t *testing.T) {
+	a := &arrival{digest: digest.Of(digest.SHA256, nil)}
+	s := &stream{a: a, state: overtaken}
+	if _, err := s.Write(nil); err != errEnough {
+		t.Errorf("%v, want %v", err, errEnough)
+	}
+}

@@ -41,6 +41,7 @@ type stream struct {
 	serial  int
 
 	// These are guarded by a.mu.
+	begun  bool // its call waits for no others
 	state  streamState
 	next   int64
 	skip   int64  // number of bytes before the one at next
@@ -191,9 +192,9 @@ func (a *arrival) planWantsLocked(p *plan) {
 	}
 }
 
-// sureLocked reports whether s is worth waiting for. Before the first bytes of a low-priority
-// stream arrive, it is unknown whether the stream has a call.
-func (s *stream) sureLocked() bool { return s.state.came() || !s.behind() }
+// sureLocked reports whether s is worth waiting for: a low-priority stream may have to wait long for
+// its call.
+func (s *stream) sureLocked() bool { return s.state.came() || s.begun || !s.behind() }
 
 // inFrontLocked returns the number of streams for waiting callers.
 func (a *arrival) inFrontLocked() (n int) {
@@ -290,6 +291,9 @@ func (a *arrival) limitLocked(s *stream) int64 {
 
 // Write takes the bytes that follow. It fails with errEnough when s should end.
 func (s *stream) Write(p []byte) (int, error) {
+	if len(p) == 0 {
+		return 0, s.begin()
+	}
 	done := 0
 	if s.purpose == forRest && s.a.stopped().stops() && s.yields() {
 		return 0, errEnough
@@ -308,6 +312,17 @@ func (s *stream) Write(p []byte) (int, error) {
 		done += len(piece.bytes)
 	}
 	return done, nil
+}
+
+// begin notes that the call of s waits for no others.
+func (s *stream) begin() error {
+	s.a.mu.Lock()
+	defer s.a.mu.Unlock()
+	if s.state.stopped() {
+		return errEnough
+	}
+	s.begun = true
+	return nil
 }
 
 // yields ends s, and reports whether it did: no caller waits for it, and another one continues
