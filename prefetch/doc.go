@@ -144,8 +144,8 @@
 // Mentioned files are in the queue before neighbours, whose directory nobody looks at for a file
 // that was mentioned. Doubtful ones, such as imports in functions, go behind the others, and are
 // scanned only when the action opens them. Mentioned and unread files never exceed 4 MiB and twice
-// the bytes of those that were read: mentions that are wrong soon have no say. Directories on the
-// way to a mentioned file are fetched as they become known, all of a level in one call.
+// the bytes of those that were read: mentions that are wrong soon have no say. What
+// opened files mention goes first, and 1 MiB of that is for it alone. Directories on the way to a mentioned file are fetched as they become known, all of a level in one call.
 //
 // GetTree is not used: it returns all directories of a tree or none, but few of a large tree are
 // read, and those that were read before are known by their digests.

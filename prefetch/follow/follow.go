@@ -24,6 +24,8 @@ const (
 	mentionDirectories = 2048
 	// maxOpened limits what waits to be handled.
 	maxOpened = 4096
+	// reservedBytes of FreeBytes are only for what opened files mention: it is read next.
+	reservedBytes = 1 << 20
 	// maxFileBytes is the size above which a mentioned file is not requested.
 	maxFileBytes = 512 << 10
 	// Path components are looked at freeLooks times, about a second, and looksOfRight times for each

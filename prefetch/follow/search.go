@@ -12,7 +12,9 @@ import (
 // A wish is a file that another one mentions.
 type wish struct {
 	File
-	charged int64 // its bytes, while they count as unread
+	charged   int64 // its bytes, while they count as unread
+	hurried   bool  // it is among the urgent ones
+	requested bool
 }
 
 // A pending mention needs directories that are not there yet.
@@ -42,8 +44,12 @@ type search struct {
 	kept []File
 
 	waiting       []pending
-	found         []wish // to be requested as soon as there is credit
-	unread, right int64  // bytes of requested files: unread, and read
+	urgent, found []wish // to be requested as soon as there is credit, those of opened files first
+	// backed are files that wait for credit, by the path of an unopened file that mentions them, and
+	// backers counts them.
+	backed        map[string][]string
+	backers       int
+	unread, right int64 // bytes of requested files: unread, and read
 }
 
 func newSearch(ctx context.Context, of *Follower) *search {
@@ -51,7 +57,7 @@ func newSearch(ctx context.Context, of *Follower) *search {
 		Spec: of.spec, of: of, known: newKnownTree(of.spec.Source, of.spec.Root),
 		asked: map[string]wish{}, read: map[string]struct{}{}, paths: map[digest.Digest]string{},
 		early: map[digest.Digest]cas.Presence{}, ours: map[digest.Digest]struct{}{}, scanned: map[digest.Digest]struct{}{},
-		warm: true,
+		warm: true, backed: map[string][]string{},
 	}
 	s.resolver = mention.NewResolver(s.known, s.WorkingDirectory)
 	if s.Foresees == nil {
@@ -71,6 +77,7 @@ func (s *search) opened(ctx context.Context, at string) {
 		s.right += w.Digest.SizeBytes()
 		s.known.looks += looksOfRight
 	}
+	s.hasten(at)
 	if s.Foresees != nil && s.Foresees(at) || len(s.paths) == maxMentioned {
 		return
 	}
@@ -178,7 +185,7 @@ func (s *search) consider(ctx context.Context, p pending) {
 		s.waiting = append(s.waiting, p)
 	}
 	for _, at := range files {
-		s.ask(at, p.Doubtful)
+		s.ask(p.from, at, p.Doubtful)
 	}
 }
 
@@ -192,12 +199,15 @@ func (s *search) again(ctx context.Context) {
 	}
 }
 
-// ask wishes for a file.
-func (s *search) ask(at string, doubtful bool) {
-	if _, again := s.asked[at]; again || len(s.asked) == maxMentioned {
+// ask wishes for a file that the file at from mentions.
+func (s *search) ask(from, at string, doubtful bool) {
+	if w, again := s.asked[at]; again {
+		if !w.requested && !doubtful {
+			s.back(from, w)
+		}
 		return
 	}
-	if _, read := s.read[at]; read {
+	if _, read := s.read[at]; read || len(s.asked) == maxMentioned {
 		return
 	}
 	d, ok := s.known.file(at)
@@ -207,25 +217,50 @@ func (s *search) ask(at string, doubtful bool) {
 	w := wish{File: File{Path: at, Digest: d, Doubtful: doubtful}}
 	s.asked[at] = w
 	s.found = append(s.found, w)
+	if !doubtful {
+		s.back(from, w)
+	}
 }
 
-// request requests the found files, as many as there is credit for, and directories.
-func (s *search) request() {
-	var files []File
-	for len(s.found) > 0 {
-		w := s.found[0]
-		size := w.Digest.SizeBytes()
-		if _, read := s.read[w.Path]; !read {
-			if s.unread+size > FreeBytes+Credit*s.right {
-				break
-			}
-			s.unread += size
-			w.charged = size
-			s.asked[w.Path] = w
-			files = append(files, w.File)
-		}
-		s.found = s.found[1:]
+// back notes that the file at from mentions w, which is not requested yet: now or later w goes
+// ahead of what only unopened files mention.
+func (s *search) back(from string, w wish) {
+	if _, opened := s.read[from]; opened {
+		s.hurry(w)
+	} else if from != "" && s.backers < maxMentioned {
+		s.backed[from] = append(s.backed[from], w.Path)
+		s.backers++
 	}
+}
+
+// hasten lets the files go first that a file mentions which the action opens.
+func (s *search) hasten(from string) {
+	paths := s.backed[from]
+	delete(s.backed, from)
+	s.backers -= len(paths)
+	for _, at := range paths {
+		if w, ok := s.asked[at]; ok {
+			s.hurry(w)
+		}
+	}
+}
+
+// hurry lets w go before what only unopened files mention.
+func (s *search) hurry(w wish) {
+	if w.hurried || w.requested {
+		return
+	}
+	w.hurried = true
+	s.asked[w.Path] = w
+	s.urgent = append(s.urgent, w)
+}
+
+// request requests the found files, as many as there is credit for, and directories. A part of the
+// credit is kept for what opened files mention.
+func (s *search) request() {
+	credit := FreeBytes + Credit*s.right
+	files := s.take(&s.urgent, credit, nil)
+	files = s.take(&s.found, credit-reservedBytes, files)
 	s.of.mu.Lock()
 	for _, f := range files {
 		s.of.requested[f.Path] = struct{}{}
@@ -235,4 +270,23 @@ func (s *search) request() {
 	if ds := s.known.missing(); len(ds) > 0 {
 		s.Fetch(ds)
 	}
+}
+
+// take adds the first wishes to files while no more than credit is unread.
+func (s *search) take(wishes *[]wish, credit int64, files []File) []File {
+	for ; len(*wishes) > 0; *wishes = (*wishes)[1:] {
+		w, ok := s.asked[(*wishes)[0].Path]
+		if !ok || w.requested {
+			continue
+		}
+		size := w.Digest.SizeBytes()
+		if s.unread+size > credit {
+			break
+		}
+		s.unread += size
+		w.charged, w.requested = size, true
+		s.asked[w.Path] = w
+		files = append(files, w.File)
+	}
+	return files
 }
