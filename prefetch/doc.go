@@ -142,10 +142,15 @@
 // races of the Limits.
 //
 // Mentioned files are in the queue before neighbours, whose directory nobody looks at for a file
-// that was mentioned. Doubtful ones, such as imports in functions, go behind the others, and are
-// scanned only when the action opens them. Mentioned and unread files never exceed 4 MiB and twice
-// the bytes of those that were read: mentions that are wrong soon have no say. What
-// opened files mention goes first, and 1 MiB of that is for it alone. Directories on the way to a mentioned file are fetched as they become known, all of a level in one call.
+// that was mentioned. Doubtful ones, such as imports in functions, go behind the others. When they
+// have come they are scanned, too, but what they mention is doubtful again, goes last, and is
+// scanned only when the action opens it, or the file that mentions it.
+//
+// Mentioned and unread files never exceed 4 MiB, twice the bytes of those that were read, and 256
+// KiB for each that the action opened before there was credit for it: mentions that are wrong soon
+// have no say. What opened files mention goes first, and 1 MiB of that is for it alone. Half of it
+// is for what unopened doubtful files mention. Directories on the way to a mentioned file are
+// fetched as they become known, all of a level in one call.
 //
 // GetTree is not used: it returns all directories of a tree or none, but few of a large tree are
 // read, and those that were read before are known by their digests.

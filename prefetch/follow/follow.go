@@ -26,6 +26,11 @@ const (
 	maxOpened = 4096
 	// reservedBytes of FreeBytes are only for what opened files mention: it is read next.
 	reservedBytes = 1 << 20
+	// lateBytes is the credit for each mentioned file that the action opened before there was credit
+	// to request it: it waits a round trip, in which the link carries little else.
+	lateBytes = 256 << 10
+	// farPart: what unopened doubtful files mention has 1/farPart of the credit.
+	farPart = 2
 	// maxFileBytes is the size above which a mentioned file is not requested.
 	maxFileBytes = 512 << 10
 	// Path components are looked at freeLooks times, about a second, and looksOfRight times for each
@@ -64,7 +69,7 @@ type Spec struct {
 type File struct {
 	Path   string
 	Digest digest.Digest
-	// Doubtful: it may be no mention. The file is not scanned before the action opens it.
+	// Doubtful: it may be no mention.
 	Doubtful bool
 }
 
@@ -184,6 +189,7 @@ func (f *Follower) Run(ctx context.Context) {
 		if n.learned {
 			s.again(ctx)
 		}
+		s.catchUp(ctx)
 		s.request()
 		select {
 		case <-f.wake:

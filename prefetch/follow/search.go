@@ -15,11 +15,14 @@ type wish struct {
 	charged   int64 // its bytes, while they count as unread
 	hurried   bool  // it is among the urgent ones
 	requested bool
+	there     bool // it has come
+	far       bool // only unopened doubtful files mention it
 }
 
 // A pending mention needs directories that are not there yet.
 type pending struct {
 	from string // the path of the mentioning file; "": the command line
+	far  bool   // that file is doubtful, and not opened
 	mention.Mention
 }
 
@@ -38,18 +41,22 @@ type search struct {
 	early   map[digest.Digest]cas.Presence
 	ours    map[digest.Digest]struct{} // fetched ahead
 	scanned map[digest.Digest]struct{}
+	glanced map[digest.Digest]struct{} // doubtful files that were scanned before the action opened them
+	due     []File                     // to be scanned: they have come, and are doubtful no more
 
 	// Nothing that the action needs was absent so far. Then local files are not scanned, but kept.
 	warm bool
 	kept []File
 
 	waiting       []pending
-	urgent, found []wish // to be requested as soon as there is credit, those of opened files first
+	// To be requested as soon as there is credit, those that opened files mention first.
+	urgent, found, far []wish
 	// backed are files that wait for credit, by the path of an unopened file that mentions them, and
 	// backers counts them.
 	backed        map[string][]string
 	backers       int
 	unread, right int64 // bytes of requested files: unread, and read
+	late          int64 // credit for files that were opened before they were requested
 }
 
 func newSearch(ctx context.Context, of *Follower) *search {
@@ -57,6 +64,7 @@ func newSearch(ctx context.Context, of *Follower) *search {
 		Spec: of.spec, of: of, known: newKnownTree(of.spec.Source, of.spec.Root),
 		asked: map[string]wish{}, read: map[string]struct{}{}, paths: map[digest.Digest]string{},
 		early: map[digest.Digest]cas.Presence{}, ours: map[digest.Digest]struct{}{}, scanned: map[digest.Digest]struct{}{},
+		glanced: map[digest.Digest]struct{}{},
 		warm: true, backed: map[string][]string{},
 	}
 	s.resolver = mention.NewResolver(s.known, s.WorkingDirectory)
@@ -75,6 +83,9 @@ func (s *search) opened(ctx context.Context, at string) {
 		delete(s.asked, at)
 		s.unread -= w.charged
 		s.right += w.Digest.SizeBytes()
+		if !w.requested {
+			s.late += lateBytes
+		}
 		s.known.looks += looksOfRight
 	}
 	s.hasten(at)
@@ -136,10 +147,14 @@ func (s *search) ended(ctx context.Context, e ended) {
 		if !ours { // it costs nothing
 			s.unread -= w.charged
 			w.charged = 0
-			s.asked[f.Path] = w
 		}
+		w.there = true
+		s.asked[f.Path] = w
 		switch {
-		case f.Doubtful:
+		case w.Doubtful:
+			if !w.far && !s.warm {
+				s.glance(ctx, f.Path, f.Digest)
+			}
 		case s.warm:
 			s.kept = append(s.kept, f)
 		default:
@@ -150,25 +165,58 @@ func (s *search) ended(ctx context.Context, e ended) {
 
 // scan finds what a local file mentions.
 func (s *search) scan(ctx context.Context, at string, d digest.Digest) {
-	if s.over(ctx) {
+	if _, again := s.scanned[d]; again {
 		return
 	}
-	if _, again := s.scanned[d]; again || !mention.Readable(at, d.SizeBytes()) {
+	if found, ok := s.mentions(ctx, at, d); ok {
+		s.scanned[d] = struct{}{}
+		for _, m := range found {
+			s.consider(ctx, pending{from: at, Mention: m})
+		}
+	}
+}
+
+// glance finds what a local file mentions that the action may never open. All of it is doubtful,
+// and nobody looks further before the action opens the file.
+func (s *search) glance(ctx context.Context, at string, d digest.Digest) {
+	if _, again := s.glanced[d]; again {
 		return
+	}
+	if found, ok := s.mentions(ctx, at, d); ok {
+		s.glanced[d] = struct{}{}
+		for _, m := range found {
+			if !m.Doubtful {
+				m.Doubtful = true
+				s.consider(ctx, pending{at, true, m})
+			}
+		}
+	}
+}
+
+// mentions returns what a local file mentions; false: nobody can tell.
+func (s *search) mentions(ctx context.Context, at string, d digest.Digest) ([]mention.Mention, bool) {
+	if s.over(ctx) || !mention.Readable(at, d.SizeBytes()) {
+		return nil, false
 	}
 	key := scanKey{d, path.Ext(at)}
 	found, ok := s.Scans.Get(key)
 	if !ok {
 		content, local := s.Contents(d)
 		if !local {
-			return
+			return nil, false
 		}
 		found = mention.Extract(at, content)
 		s.Scans.add(key, found)
 	}
-	s.scanned[d] = struct{}{}
-	for _, m := range found {
-		s.consider(ctx, pending{at, m})
+	return found, true
+}
+
+// catchUp scans the files that have come, and are doubtful no more.
+func (s *search) catchUp(ctx context.Context) {
+	for len(s.due) > 0 {
+		f := s.due[0]
+		s.due = s.due[1:]
+		s.scan(ctx, f.Path, f.Digest)
 	}
 }
 
@@ -185,7 +233,7 @@ func (s *search) consider(ctx context.Context, p pending) {
 		s.waiting = append(s.waiting, p)
 	}
 	for _, at := range files {
-		s.ask(p.from, at, p.Doubtful)
+		s.ask(p, at)
 	}
 }
 
@@ -199,12 +247,10 @@ func (s *search) again(ctx context.Context) {
 	}
 }
 
-// ask wishes for a file that the file at from mentions.
-func (s *search) ask(from, at string, doubtful bool) {
+// ask wishes for a file of a mention.
+func (s *search) ask(p pending, at string) {
 	if w, again := s.asked[at]; again {
-		if !w.requested && !doubtful {
-			s.back(from, w)
-		}
+		s.askAgain(p, w)
 		return
 	}
 	if _, read := s.read[at]; read || len(s.asked) == maxMentioned {
@@ -214,11 +260,37 @@ func (s *search) ask(from, at string, doubtful bool) {
 	if !ok || d.SizeBytes() > maxFileBytes || d.IsEmptyBlob() {
 		return
 	}
-	w := wish{File: File{Path: at, Digest: d, Doubtful: doubtful}}
+	w := wish{File: File{Path: at, Digest: d, Doubtful: p.Doubtful}, far: p.far}
 	s.asked[at] = w
+	if p.far {
+		s.far = append(s.far, w)
+		return
+	}
 	s.found = append(s.found, w)
-	if !doubtful {
-		s.back(from, w)
+	if !p.Doubtful {
+		s.back(p.from, w)
+	}
+}
+
+// askAgain handles one more mention of a file, which may be less doubtful.
+func (s *search) askAgain(p pending, w wish) {
+	if w.far && !p.far {
+		w.far = false
+		if s.asked[w.Path] = w; !w.requested {
+			s.found = append(s.found, w)
+		}
+	}
+	if p.Doubtful {
+		return
+	}
+	if w.Doubtful {
+		w.Doubtful = false
+		if s.asked[w.Path] = w; w.there {
+			s.due = append(s.due, w.File)
+		}
+	}
+	if !w.requested {
+		s.back(p.from, w)
 	}
 }
 
@@ -258,9 +330,10 @@ func (s *search) hurry(w wish) {
 // request requests the found files, as many as there is credit for, and directories. A part of the
 // credit is kept for what opened files mention.
 func (s *search) request() {
-	credit := FreeBytes + Credit*s.right
+	credit := FreeBytes + Credit*s.right + s.late
 	files := s.take(&s.urgent, credit, nil)
 	files = s.take(&s.found, credit-reservedBytes, files)
+	files = s.take(&s.far, (credit-reservedBytes)/farPart, files)
 	s.of.mu.Lock()
 	for _, f := range files {
 		s.of.requested[f.Path] = struct{}{}
