@@ -41,19 +41,21 @@ func (d *dispatcher) succeed(p *pool) {
 	}
 }
 
-// serve notes whether a worker takes work, if operators let it.
-func (d *dispatcher) serve(w *worker, may bool) {
+// serve notes whether a worker takes work, if operators let it, and whether it prefers to be idle.
+func (d *dispatcher) serve(w *worker, may, prefersIdle bool) {
 	takes := Drained
 	switch {
-	case may && w.prefersIdle:
+	case !may && prefersIdle:
+		takes = DrainedResting
+	case may && prefersIdle:
 		takes = Resting
 	case may && w.queue.ill > 0 && w.program.withholds(w):
 		takes = Suspended
 	case may:
 		takes = Serving
 	}
-	if takes == w.takes || !takes.counts() && !w.takes.counts() {
-		w.takes = takes
+	if takes == w.takes || takes.isDrained() && w.takes.isDrained() {
+		w.takes = takes // its queue counts it already
 		return
 	}
 	q, open, served := w.queue, w.queue.open(), w.queue.served()
@@ -69,7 +71,7 @@ func (d *dispatcher) serve(w *worker, may bool) {
 		if q.serving == 0 && !q.rest.IsSet() {
 			d.Timers.Set(&q.rest, d.Now.Add(d.cfg.MatchGrace))
 		}
-	case Drained:
+	case Drained, DrainedResting:
 		q.drained++
 	case Suspended:
 		q.suspended++
@@ -96,7 +98,7 @@ func (d *dispatcher) withdraw(w *worker) {
 		q.serving--
 	case Resting:
 		q.resting--
-	case Drained:
+	case Drained, DrainedResting:
 		q.drained--
 	case Suspended:
 		q.suspended--
@@ -275,26 +277,26 @@ func (r *reviews) mayServe(w *worker) bool {
 	if w.takes == Unreported || r.isBehind() {
 		return !r.drains.Matches(w.Attribute)
 	}
-	return w.takes != Drained
+	return !w.takes.isDrained()
 }
 
 // isCurrent reports whether there is nothing to change for a worker.
 func (r *reviews) isCurrent(w *worker) bool {
 	r.dispatch.effort.Spend(r.drains.Len() / drainsPerEffort)
-	return r.mayServe(w) == (w.takes != Drained) &&
-		(!w.held || w.takes != Serving || w.entry.Waits() || r.dispatch.isSettling())
+	return r.mayServe(w) == !w.takes.isDrained() &&
+		(!w.isHeld() || w.takes != Serving || w.entry.Waits() || r.dispatch.isSettling())
 }
 
 // review applies the drains to a worker, and gives it a queued task if its call is held.
 func (r *reviews) review(w *worker) {
-	if may := r.mayServe(w); may != (w.takes != Drained) {
+	if may := r.mayServe(w); may == w.takes.isDrained() {
 		if !may {
 			w.unidle() // leave a waiting call open: otherwise the worker would call again at once
 		}
-		r.dispatch.serve(w, may)
+		r.dispatch.serve(w, may, w.takes.prefersIdle())
 		r.dispatch.calls.serves(w)
 	}
-	if w.held && !w.entry.Waits() {
+	if w.isHeld() && !w.entry.Waits() {
 		r.dispatch.offer(w)
 	}
 }

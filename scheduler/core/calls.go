@@ -149,7 +149,7 @@ func (c *calls) yieldingWorker(q *queue) *worker {
 // the new run.
 func (c *calls) run(w *worker) {
 	t := w.task
-	if last := w.last(); last.action.Key == t.action && !last.unique {
+	if last := w.ended.get(); last.action.Key == t.action && !last.unique {
 		c.answer(w, event.Reply{Do: event.BeIdle, NextSync: c.Now})
 		return
 	}
@@ -163,8 +163,7 @@ func (c *calls) run(w *worker) {
 
 // answer ends the wait of a worker's call and sets the time for its next one.
 func (c *calls) answer(w *worker, r event.Reply) {
-	r.Call = w.call
-	w.held = false
+	r.Call, w.call = w.call, 0
 	*c.replies = append(*c.replies, r)
 	c.Timers.Set(&w.timer, r.NextSync.Add(c.cfg.WorkerSlack))
 }

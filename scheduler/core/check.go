@@ -172,7 +172,7 @@ func (s *checker) checkWorkers() string {
 		if w.takes == Resting {
 			n[2]++
 		}
-		if w.takes == Drained {
+		if w.takes.isDrained() {
 			n[3]++
 		}
 		if w.takes == Suspended {
@@ -193,15 +193,14 @@ func (s *checker) checkWorker(key string, w *worker) string {
 		return fmt.Sprintf("worker %s is not where it belongs", key)
 	case !w.timer.IsSet():
 		return fmt.Sprintf("worker %s has no deadline", key)
-	case w.entry.Waits() != (w.held && w.takes == Serving && !s.dispatch.isSettling()) &&
+	case w.entry.Waits() != (w.isHeld() && w.takes == Serving && !s.dispatch.isSettling()) &&
 		!s.reviews.isBehind():
-		return fmt.Sprintf("worker %s: held %t, serving %t, idle %t", key, w.held, w.takes == Serving, w.entry.Waits())
-	case w.held && (w.task != nil || w.prefersIdle):
+		return fmt.Sprintf("worker %s: held %t, serving %t, idle %t", key, w.isHeld(), w.takes == Serving, w.entry.Waits())
+	case w.isHeld() && (w.task != nil || w.takes.prefersIdle()):
 		return fmt.Sprintf("worker %s waits although it has work or wants none", key)
-	case w.takes == Unreported || (w.takes == Drained) != s.drains.Matches(w.Attribute) && !s.reviews.isBehind() ||
-		w.takes != Drained && (w.takes == Resting) != w.prefersIdle:
-		return fmt.Sprintf("worker %s: availability %d, prefers to be idle %t", key, w.takes, w.prefersIdle)
-	case (w.takes == Suspended) != (w.takes != Drained && !w.prefersIdle && w.program.withholds(w)):
+	case w.takes == Unreported || w.takes.isDrained() != s.drains.Matches(w.Attribute) && !s.reviews.isBehind():
+		return fmt.Sprintf("worker %s: availability %d", key, w.takes)
+	case (w.takes == Suspended) != (!w.takes.isDrained() && w.takes != Resting && w.program.withholds(w)):
 		return fmt.Sprintf("worker %s: availability %d, its program is of standing %d", key,
 			w.takes, w.program.record.Standing())
 	case (w.duty == assigned || w.duty == confirmed) != (w.task != nil) && w.duty != away:

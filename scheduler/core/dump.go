@@ -112,9 +112,9 @@ func (d *dumper) until(at time.Time) string {
 }
 
 func (d *dumper) worker(w *worker) {
-	d.line("worker %s %v in %q %s class %d over %d: serving %t, prefers idle %t, drained %t, held %d %t, idle %t%s",
+	d.line("worker %s %v in %q %s class %d over %d: serving %t, prefers idle %t, drained %t, held %d, idle %t%s",
 		w.Key, w.ID, w.pool.Prefix, w.pool.Platform, w.queue.class, w.Connection(),
-		w.takes == Serving, w.prefersIdle, w.takes == Drained, w.call, w.held, w.entry.Waits(), d.timer(w.timer))
+		w.takes == Serving, w.takes.prefersIdle(), w.takes.isDrained(), w.call, w.entry.Waits(), d.timer(w.timer))
 	if w.boot != "" {
 		d.line("  boot %s", w.boot)
 	}
@@ -130,7 +130,7 @@ func (d *dumper) worker(w *worker) {
 			d.line("  gives way at %s%s", d.ago(deadline), d.until(last))
 		}
 	}
-	if reported := w.last().action; w.stops().Key != (request.Key{}) || reported.Key != (request.Key{}) {
+	if reported := w.ended.get().action; w.stops().Key != (request.Key{}) || reported.Key != (request.Key{}) {
 		d.line("  stops %q, reported %q", w.stops(), reported)
 	}
 }

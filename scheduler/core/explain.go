@@ -159,7 +159,7 @@ func (q *queue) staff(t *task) (serving, free, drained, suspended int) {
 			}
 		case has[Suspended]:
 			suspended++
-		case has[Drained]:
+		case has[Drained] || has[DrainedResting]:
 			drained++
 		}
 	}

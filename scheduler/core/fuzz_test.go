@@ -393,7 +393,7 @@ func (f *fuzzer) tell(now time.Time, e event.Event) event.Out {
 	}
 	for call := range f.waiting {
 		w := f.state.workers.Get(f.calls[call])
-		if w == nil || !w.held || w.call != call {
+		if w == nil || !w.isHeld() || w.call != call {
 			f.t.Fatalf("call %d of %s will never be answered", call, f.calls[call])
 		}
 	}

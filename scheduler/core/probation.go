@@ -42,7 +42,7 @@ func (d *dispatcher) reserve(p *program) {
 	}
 	for _, w := range p.positions {
 		if w.takes != Unreported {
-			d.serve(w, w.takes != Drained)
+			d.serve(w, !w.takes.isDrained(), w.takes.prefersIdle())
 			d.calls.serves(w)
 		}
 	}
@@ -55,7 +55,7 @@ func (d *dispatcher) offerReserved() {
 		p := d.reserved[0]
 		d.reserved = d.reserved[1:]
 		for _, w := range p.positions {
-			if w.held && w.takes == Serving && !w.entry.Waits() {
+			if w.isHeld() && w.takes == Serving && !w.entry.Waits() {
 				d.offer(w)
 			}
 		}

@@ -51,7 +51,7 @@ func (rs *reports) report(r *event.Report) error {
 	}
 	rs.anew = w != nil && w.boot != r.Boot
 	if rs.anew {
-		w.forgetEnd()
+		w.ended.forget()
 		w.stopping, w.shunned = nil, time.Time{}
 		w.twin = nil // it may be the one that was refused
 	}
@@ -65,9 +65,8 @@ func (rs *reports) report(r *event.Report) error {
 	w.program.runsUnder(r.Circumstances)
 	w.program.slots = r.Slots
 	rs.workers.Connect(w, r.Connection)
-	w.prefersIdle = r.PreferIdle
-	rs.dispatch.serve(w, rs.reviews.mayServe(w))
-	w.call, w.held = r.Call, true
+	rs.dispatch.serve(w, rs.reviews.mayServe(w), r.PreferIdle)
+	w.call = r.Call
 	has := w.ran(r)
 	if w.duty == yielding && (r.Doing != event.Executing || has != w.stops()) {
 		w.duty = free
@@ -89,9 +88,9 @@ func (rs *reports) report(r *event.Report) error {
 }
 
 func (rs *reports) hangup(e event.Hangup) {
-	if w := rs.workers.Get(e.Worker); w != nil && w.held && w.call == e.Call {
+	if w := rs.workers.Get(e.Worker); w != nil && w.isHeld() && w.call == e.Call {
 		w.unidle()
-		w.held = false
+		w.call = 0
 		rs.Timers.Set(&w.timer, rs.Now.Add(rs.cfg.WorkerSlack))
 	}
 }
@@ -100,7 +99,7 @@ func (rs *reports) disconnect(e event.Disconnect) {
 	limit := rs.Now.Add(rs.cfg.DisconnectSlack)
 	for _, w := range rs.workers.Disconnect(e.Connection) {
 		// A call that is held has its own hangup, and no action that suffers.
-		if !w.held && rs.Timers.When(&w.timer).After(limit) {
+		if !w.isHeld() && rs.Timers.When(&w.timer).After(limit) {
 			rs.Timers.Set(&w.timer, limit)
 		}
 	}
@@ -124,7 +123,7 @@ func (w *worker) isTwin(r *event.Report) bool {
 func (rs *reports) enroll(w *worker, r *event.Report) *worker {
 	if w != nil {
 		w.unidle()
-		if w.held {
+		if w.isHeld() {
 			rs.calls.answer(w, event.Reply{Do: event.Superseded, NextSync: rs.Now})
 			rs.Timers.Stop(&w.timer)
 		}
@@ -164,12 +163,12 @@ func (rs *reports) remove(w *worker, why event.Why) {
 
 // silent ends the hold of an idle worker's call, or gives the worker up.
 func (rs *reports) silent(w *worker) {
-	if w.held {
+	if w.isHeld() {
 		w.unidle()
 		rs.calls.answer(w, event.Reply{Do: event.BeIdle, NextSync: rs.Now})
 		return
 	}
-	d := event.Departure{Worker: w.Key, ID: w.ID, Drained: (w.takes == Resting || w.takes == Drained) && w.task == nil}
+	d := event.Departure{Worker: w.Key, ID: w.ID, Drained: (w.takes == Resting || w.takes.isDrained()) && w.task == nil}
 	if w.task != nil {
 		d.Action = w.task.action.String()
 	}
@@ -180,11 +179,11 @@ func (rs *reports) silent(w *worker) {
 // idles deals with a worker that holds nothing.
 func (rs *reports) idles(w *worker) {
 	w.stopping = nil
-	w.forgetEnd()
+	w.ended.forget()
 	if rs.reconcile(w, request.Ran{}) {
 		return
 	}
-	if w.prefersIdle {
+	if w.takes.prefersIdle() {
 		rs.calls.answer(w, event.Reply{Do: event.BeIdle, NextSync: rs.Now.Add(rs.cfg.SyncInterval)})
 		return
 	}
@@ -198,7 +197,7 @@ func (rs *reports) idles(w *worker) {
 
 // executes deals with a worker that is busy.
 func (rs *reports) executes(w *worker, a request.Ran) {
-	w.forgetEnd()
+	w.ended.forget()
 	if rs.reconcile(w, a) {
 		return
 	}
@@ -244,12 +243,12 @@ func (rs *reports) confirm(w *worker) {
 // again, because the answer was lost, counts once: see calls.run.
 func (rs *reports) completes(w *worker, e ending) {
 	running := e.action
-	last := w.last()
+	last := w.ended.get()
 	repeated := last.action == e.action && proto.Equal(last.response, e.response)
 	if repeated {
 		running = request.Ran{}
 	}
-	w.report(e)
+	w.ended.put(e)
 	if !repeated {
 		rs.takeLate(w, e)
 	}
@@ -284,9 +283,9 @@ func (rs *reports) completes(w *worker, e ending) {
 	case rs.dispatch.nextFor(w, claim):
 	case rs.Now.Before(w.shunned):
 		rs.calls.answer(w, event.Reply{Do: event.BeIdle, NextSync: w.shunned})
-	case w.prefersIdle || rs.cfg.ResultHold == 0 && !rs.dispatch.next(w):
+	case w.takes.prefersIdle() || rs.cfg.ResultHold == 0 && !rs.dispatch.next(w):
 		rs.calls.answer(w, event.Reply{Do: event.BeIdle, NextSync: rs.Now})
-	case w.held:
+	case w.isHeld():
 		rs.Timers.Set(&w.timer, rs.Now.Add(rs.cfg.ResultHold))
 		rs.dispatch.offer(w)
 	}
@@ -341,7 +340,7 @@ func (rs *reports) reconcile(w *worker, a request.Ran) bool {
 	}
 	switch {
 	case w.duty != assigned || !t.wanted() || t.spec == nil:
-	case w.prefersIdle:
+	case w.takes.prefersIdle():
 		// It began to drain before the assignment reached it.
 		if w == t.worker() {
 			t.attempts--
@@ -455,7 +454,7 @@ func (rs *reports) restore(e event.Restore) {
 			Platform: h.WorkerPlatform, SizeClass: h.SizeClass,
 		})
 		w.duty = away
-		rs.dispatch.serve(w, rs.reviews.mayServe(w))
+		rs.dispatch.serve(w, rs.reviews.mayServe(w), false)
 		rs.Timers.Set(&w.timer, rs.Now.Add(rs.cfg.WorkerSlack))
 	}
 	a := request.KeyOf(h.Digest)

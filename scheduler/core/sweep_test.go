@@ -254,11 +254,11 @@ func TestManyWorkersAreDrained(t *testing.T) {
 		most = max(most, n, -n)
 	}
 	change(Drain{Record: all})
-	if !h.state.View().IsReviewing() || h.state.workers.Get(last).takes == Drained {
+	if !h.state.View().IsReviewing() || h.state.workers.Get(last).takes.isDrained() {
 		t.Error("all are drained at once")
 	}
 	h.report(last, event.Idle)
-	if h.state.workers.Get(last).takes != Drained {
+	if !h.state.workers.Get(last).takes.isDrained() {
 		t.Error("one that calls is not drained")
 	}
 	for h.state.View().IsReviewing() {

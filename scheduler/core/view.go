@@ -80,7 +80,7 @@ func (s *View) WorkerAttributes() []string { return s.workers.Attributes() }
 func (s *View) WaitFor(p *pattern.Pattern) (n int) {
 	counted := map[*queue]bool{}
 	for _, w := range s.workers.All() {
-		if q := w.queue; w.takes == Drained && !q.staffed() && !counted[q] && p.Match(w.Attribute) {
+		if q := w.queue; w.takes.isDrained() && !q.staffed() && !counted[q] && p.Match(w.Attribute) {
 			counted[q] = true
 			n += q.waiting
 		}
@@ -271,7 +271,7 @@ func (s *View) Program(worker string) (view.Program, bool) {
 		Standing: p.record.Standing(), Until: p.record.Until(), Row: p.record.Row(), Failures: p.record.Failures(),
 	}
 	for _, w := range p.positions {
-		v.Drained = v.Drained && w.takes == Drained
+		v.Drained = v.Drained && w.takes.isDrained()
 		if v.Address == "" {
 			v.Address = w.address
 		}

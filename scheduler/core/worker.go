@@ -28,19 +28,13 @@ type worker struct {
 	pool  *pool
 	queue *queue
 	task  *task
-	// call is the one that waits for an answer, if held.
+	// call is the one that waits for an answer, as event.Report.Call; 0: none does.
 	call uint64
-	held bool
-	// takes is whether it takes work, prefersIdle whether it prefers none.
-	takes       Availability
-	prefersIdle bool
+	// takes is whether it takes work.
+	takes Availability
 	// duty is what State expects of it, with task; stage is the stage that it last reported.
 	duty  duty
 	stage event.Stage
-	// reported is the last end that it reported, without the response; repeatable: it has not reported
-	// anything else since. response is nil otherwise.
-	repeatable bool
-	response   *repb.ExecuteResponse
 	// stopping is an action that no client wants and that it may still run; nil: none.
 	stopping *request.Ran
 	// program are the workers that share its process.
@@ -53,8 +47,9 @@ type worker struct {
 	// without an entry, while the worker is drained or State settles.
 	entry fair.Worker
 	// run is the location of its task, unless that is its second run.
-	run      run
-	reported *ending
+	run run
+	// ended is its last report, if that was an end.
+	ended lastEnd
 	// twin is the last process that called as the same worker and was refused; nil: none did.
 	twin *twin
 	sweep.Link[*worker]
@@ -78,12 +73,17 @@ const (
 	Resting
 	// Drained: an operator has drained it.
 	Drained
+	// DrainedResting: an operator has drained it, and it prefers to be idle.
+	DrainedResting
 	// Suspended: its program gets no action, or no further one.
 	Suspended
 )
 
-// counts reports whether a queue counts its workers that are so.
-func (a Availability) counts() bool { return a != Unreported }
+// isDrained reports whether an operator has drained it.
+func (a Availability) isDrained() bool { return a == Drained || a == DrainedResting }
+
+// prefersIdle reports whether it has said that it wants no work.
+func (a Availability) prefersIdle() bool { return a == Resting || a == DrainedResting }
 
 // A duty is what State expects of a worker.
 type duty uint8
@@ -130,7 +130,7 @@ func (w *worker) ran(r *event.Report) request.Ran {
 	}
 	switch {
 	case w.repeats(r):
-		return w.reported.action
+		return w.ended.of.action
 	case w.task != nil && w.task.action == a.Key:
 		return w.task.ran()
 	case w.stops().Key == a.Key:
@@ -141,8 +141,8 @@ func (w *worker) ran(r *event.Report) request.Ran {
 
 // repeats reports whether a report is the last end once more, as the answer was lost.
 func (w *worker) repeats(r *event.Report) bool {
-	return r.Doing == event.Completed && w.last().action.Key == request.KeyOf(r.Action) &&
-		proto.Equal(w.last().response, r.Response)
+	return r.Doing == event.Completed && w.ended.get().action.Key == request.KeyOf(r.Action) &&
+		proto.Equal(w.ended.get().response, r.Response)
 }
 
 // free takes its task from a worker.
@@ -165,34 +165,44 @@ func endingOf(ran request.Ran, r *event.Report) ending {
 	return e
 }
 
-// last returns the last end that a worker reported, the zero ending if it has reported anything
-// else since.
-func (w *worker) last() ending {
-	if !w.repeatable {
+// A lastEnd is the last report of a worker, if that was an end. The zero one: it was none.
+type lastEnd struct {
+	// of is the end without the response. A worker makes one, and uses it for all that follow.
+	of *ending
+	// response is nil unless isLast.
+	response *repb.ExecuteResponse
+	isLast   bool
+}
+
+// get returns the end, the zero one if the worker has reported anything else since.
+func (l *lastEnd) get() ending {
+	if !l.isLast {
 		return ending{}
 	}
-	e := *w.reported
-	e.response = w.response
+	e := *l.of
+	e.response = l.response
 	return e
 }
 
-// report records the end that a worker reports.
-func (w *worker) report(e ending) {
-	if w.reported == nil {
-		w.reported = &ending{}
+// put records an end that the worker reports.
+func (l *lastEnd) put(e ending) {
+	if l.of == nil {
+		l.of = &ending{}
 	}
-	w.response, w.repeatable = e.response, true
+	l.response, l.isLast = e.response, true
 	e.response = nil
-	*w.reported = e
+	*l.of = e
 }
 
-// forgetEnd says that a worker has reported something else than its last end, whose response is kept
-// no longer.
-func (w *worker) forgetEnd() {
-	if w.repeatable {
-		w.response, w.repeatable = nil, false
+// forget says that the worker has reported something else. The response is kept no longer.
+func (l *lastEnd) forget() {
+	if l.isLast {
+		l.response, l.isLast = nil, false
 	}
 }
+
+// isHeld reports whether the call of a worker is held: it waits for an answer.
+func (w *worker) isHeld() bool { return w.call != 0 }
 
 // unidle takes a worker from the idle ones, if it is there.
 func (w *worker) unidle() {
@@ -215,7 +225,7 @@ func (w *worker) spared() bool {
 
 // condition returns the condition of this worker alone.
 func (w *worker) condition() view.Condition {
-	serves := w.takes != Drained && w.takes != Resting
+	serves := !w.takes.isDrained() && w.takes != Resting
 	switch busy := w.busy() != (request.Key{}); {
 	case w.duty == away:
 		return view.IsAway
@@ -223,7 +233,7 @@ func (w *worker) condition() view.Condition {
 		return view.IsExecuting
 	case busy:
 		return view.IsDraining
-	case w.takes == Drained:
+	case w.takes.isDrained():
 		return view.IsDrained
 	case w.takes == Resting:
 		return view.IsResting

@@ -3,6 +3,7 @@ package journal
 import (
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"hash/fnv"
 	"reflect"
@@ -215,6 +216,9 @@ func decodeReport(m *record.Sync) (*event.Report, error) {
 		Platform:  request.NewOffer(m.GetPlatform(), m.GetRequired(), m.GetImplied()),
 		SizeClass: m.GetSizeClass(), Doing: event.Doing(m.GetDoing()),
 		PreferIdle: m.GetPreferIdle(), Boot: m.GetBoot(), Instance: m.GetInstance(), Named: m.Instance != nil,
+	}
+	if r.Call == 0 {
+		return r, errors.New("a report is of call 0")
 	}
 	switch {
 	case m.GetUploading():

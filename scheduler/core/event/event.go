@@ -91,7 +91,7 @@ const (
 // idle and there is nothing to do, in a later one. If another process with a live connection uses
 // the same worker identity, the Report is refused with ErrTwin and has no answer.
 type Report struct {
-	// Call identifies this call; each call has another one.
+	// Call identifies this call; each call has another one, and none has 0.
 	Call uint64
 	// Worker is the caller's identity (names.WorkerKey); ID and Prefix are its parts.
 	Worker string
