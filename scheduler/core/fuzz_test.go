@@ -202,7 +202,7 @@ func (f *fuzzer) step() {
 	worker := f.pick("w1", "w2", "w3", "w4")
 	op := fmt.Sprintf("op%s", f.pick("1", "2", "3", "4", "5", "6", "7", "8", "9", "10", "11", "12"))
 	what := f.pick("submit", "submit", "sync", "sync", "sync", "sync", "sync", "sync", "sync", "sync", "hangup",
-		"attach", "detach", "cancel", "tick", "disconnect", "drain", "undrain", "kill", "quota", "restore")
+		"attach", "detach", "cancel", "tick", "disconnect", "drain", "undrain", "kill", "quota", "restore", "settle")
 	if f.calm && slices.Contains([]string{"disconnect", "drain", "kill", "restore"}, what) {
 		what = "sync"
 	}
@@ -289,6 +289,8 @@ func (f *fuzzer) step() {
 		f.tell(now, event.Cancel{Name: op})
 	case "tick":
 		f.tell(now, event.Tick{})
+	case "settle":
+		f.tell(now, event.Settle{})
 	}
 }
 
