@@ -29,15 +29,24 @@ type job struct {
 	ended bool
 
 	fault   error
-	stopped bool      // the worker stopped it, or has ended
-	asked   bool      // to end, once it was there
-	killing time.Time // of the first SIGKILL; zero before
+	stopped bool // the worker stopped it, or has ended
+	force   force
+	struck  time.Time // of the first SIGKILL
 	gap     time.Duration
-	told    bool // the worker knows that processes are stuck
 
 	grace  <-chan time.Time
 	strike <-chan time.Time // when to signal again
 }
+
+// force is how far a job has gone to end its processes. It only grows.
+type force uint8
+
+const (
+	untouched force = iota
+	asked           // those that were there have got SIGTERM
+	killing         // all get SIGKILL, again and again
+	reported        // and the worker knows that some do not die of it
+)
 
 // death is the reaper's information about the command itself.
 type death struct {
@@ -110,7 +119,7 @@ func (j *job) supervise(files []uintptr) (stuck []int) {
 			switch {
 			case st.err != nil:
 				j.kill() // the forking thread is stranded in the slot's group
-			case j.stopped && j.killing.IsZero():
+			case j.stopped && j.force < killing:
 				j.ask()
 			}
 		case d := <-diedc:
@@ -141,7 +150,7 @@ func (j *job) supervise(files []uintptr) (stuck []int) {
 		case <-j.grace:
 			j.kill()
 		case <-j.strike:
-			if j.killing.IsZero() {
+			if j.force < killing {
 				j.ask()
 				continue
 			}
@@ -187,16 +196,16 @@ func (j *job) terminate() {
 // has no handler and dies of it. Whether it waits is not known: the command may run before its start
 // is reported.
 func (j *job) ask() {
-	if j.asked {
+	if j.force != untouched {
 		return
 	}
 	for _, p := range j.members() {
-		j.asked = true
+		j.force = asked
 		// A stopped process would notice the one without the other only when killed.
 		p.signal(unix.SIGTERM)
 		p.signal(unix.SIGCONT)
 	}
-	if !j.asked {
+	if j.force == untouched {
 		j.again()
 	}
 }
@@ -210,8 +219,8 @@ func (j *job) again() {
 // kill kills everything once and schedules the next kill, since a process may have been forked or
 // reparented meanwhile.
 func (j *job) kill() {
-	if j.killing.IsZero() {
-		j.killing, j.gap = time.Now(), firstStrikeGap
+	if j.force < killing {
+		j.force, j.struck, j.gap = killing, time.Now(), firstStrikeGap
 	}
 	j.grace = nil
 	j.strikeAll()
@@ -250,8 +259,8 @@ func (j *job) members() []process {
 
 // reportStuck reports to the worker once, and returns the processes when it is time to give up.
 func (j *job) reportStuck() []int {
-	since := time.Since(j.killing)
-	if since < stuckAfter || (j.told && since < unkillableAfter) {
+	since := time.Since(j.struck)
+	if since < stuckAfter || (j.force == reported && since < unkillableAfter) {
 		return nil
 	}
 	var pids []int
@@ -266,7 +275,7 @@ func (j *job) reportStuck() []int {
 	if since >= unkillableAfter {
 		return pids
 	}
-	j.told = true
+	j.force = reported
 	// If this fails the worker is gone, which the requests show.
 	_ = j.s.link.send(message{Kind: kindStuck, ID: j.m.ID, Pids: pids})
 	return nil

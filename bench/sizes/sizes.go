@@ -49,14 +49,21 @@ func NewCommand() *cobra.Command {
 // A simCase is a named policy.
 type simCase struct {
 	name  string
-	first uint32 // class on which actions start, unless an Analyzer chooses
-	// learns uses an Analyzer; with plain, an Analyzer that knows only the plain rule.
-	learns, plain bool
-	// peer uses the peer's analyzer. It is simulated only with an unlimited number of workers.
-	peer bool
+	by    analyzer
+	first uint32 // class on which actions start if nothing chooses it
 	// spills enables spilling to idle workers of larger classes.
 	spills bool
 }
+
+// An analyzer is what chooses the class on which an action starts.
+type analyzer uint8
+
+const (
+	byNothing analyzer = iota
+	byOurs             // a sizeclass.Analyzer
+	byRule             // one that knows only the plain rule
+	byPeer             // the peer's, which is simulated only with an unlimited number of workers
+)
 
 // The names of policies that have rows.
 const (
@@ -73,23 +80,23 @@ func simCases(p *sizesParameters) []simCase {
 	return []simCase{
 		{name: alwaysLargest, first: p.largest()},
 		{name: smallestFirst, first: p.smallest()},
-		{name: plainRule, learns: true, plain: true},
-		{name: oursNow, learns: true, spills: true},
-		{name: oursWaiting, learns: true},
-		{name: thePeer, peer: true},
+		{name: plainRule, by: byRule},
+		{name: oursNow, by: byOurs, spills: true},
+		{name: oursWaiting, by: byOurs},
+		{name: thePeer, by: byPeer},
 	}
 }
 
 // policy returns a new policy without records.
 func (c simCase) policy(exponent float64, seed uint64) (simPolicy, error) {
-	switch {
-	case c.peer:
+	switch c.by {
+	case byPeer:
 		return simPolicy{simChooser: ofPeer{peer.New(exponent, seed)}}, nil
-	case !c.learns:
+	case byNothing:
 		return simPolicy{simChooser: alwaysFirst(c.first)}, nil
 	}
 	a, err := sizeclass.NewAnalyzer(records.NewMemory(1<<30), sizeclass.Options{
-		Exponent: exponent, Plain: c.plain, Seed: seed,
+		Exponent: exponent, Plain: c.by == byRule, Seed: seed,
 	})
 	policy := simPolicy{simChooser: learned{a}}
 	if c.spills {
@@ -187,7 +194,7 @@ func (o *sizesOptions) simulateAll(
 ) (figures []simFigure, err error) {
 	var largest simResult
 	for _, c := range simCases(p) {
-		if bounded && c.peer {
+		if bounded && c.by == byPeer {
 			continue
 		}
 		policy, err := c.policy(o.exponent, p.Seed)

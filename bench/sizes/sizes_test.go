@@ -41,7 +41,7 @@ func TestSimulationAddsUp(t *testing.T) {
 	}
 	for _, bounded := range []bool{false, true} {
 		for _, c := range simCases(p) {
-			if c.spills || bounded && c.peer {
+			if c.spills || bounded && c.by == byPeer {
 				continue
 			}
 			run := func() simResult {
@@ -55,7 +55,7 @@ func TestSimulationAddsUp(t *testing.T) {
 			if !reflect.DeepEqual(r, run()) {
 				t.Errorf("%s, bounded %t: two simulations differ", c.name, bounded)
 			}
-			if r.trained > 0 != c.peer {
+			if r.trained > 0 != (c.by == byPeer) {
 				t.Errorf("%s: %d runs in the background", c.name, r.trained)
 			}
 			if r.runs != len(jobs)+r.again || r.wasted > r.cost {
