@@ -1,10 +1,10 @@
 package fuse
 
 import (
-	"container/list"
 	"os"
 	"sync"
 
+	"github.com/forerunner-build/forerunner/bounded"
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
@@ -23,9 +23,7 @@ type blob struct {
 	arriving *arriving // set if it is on its way, or was when node opened it
 	node     uint64    // set with arriving
 
-	// Guarded by blobTable.mu.
-	users int
-	idle  *list.Element // set while users is 0 and the id is kept
+	users int // guarded by blobTable.mu
 }
 
 // blobTable holds the blobs of a root that are open.
@@ -38,13 +36,14 @@ type blobTable struct {
 	arriving   map[digest.Digest]*arriving
 	byHandle   map[uint64]*blob // open files, by the handle that the kernel has
 	lastHandle uint64
-	idle       list.List // of *blob without users, the one used last in front
+	idle       *bounded.Latest[digest.Digest, *blob] // those without users whose ids are kept
 }
 
 func (t *blobTable) init() {
 	t.byDigest = map[digest.Digest]*blob{}
 	t.arriving = map[digest.Digest]*arriving{}
 	t.byHandle = map[uint64]*blob{}
+	t.idle = bounded.NewLatest[digest.Digest, *blob](maxIdleBackings)
 }
 
 // use returns the blob as node may open it, and counts a user, or nil if it is
@@ -63,9 +62,8 @@ func (t *blobTable) useLocked(d digest.Digest, node uint64) *blob {
 	if b == nil {
 		return nil
 	}
-	if b.idle != nil {
-		t.idle.Remove(b.idle)
-		b.idle = nil
+	if b.users == 0 {
+		t.idle.Remove(d)
 	}
 	b.users++
 	return b
@@ -138,11 +136,12 @@ func (t *blobTable) leave(b *blob) {
 		delete(t.byDigest, b.digest)
 		out = b
 	default:
-		b.idle = t.idle.PushFront(b)
-		if t.idle.Len() > maxIdleBackings {
-			out = t.idle.Remove(t.idle.Back()).(*blob)
+		if t.idle.Len() == maxIdleBackings {
+			_, out, _ = t.idle.Oldest()
+			t.idle.Remove(out.digest)
 			delete(t.byDigest, out.digest)
 		}
+		t.idle.Put(b.digest, b)
 	}
 	t.mu.Unlock()
 	if out != nil {
@@ -167,7 +166,6 @@ func (t *blobTable) closeFiles() {
 	t.mu.Lock()
 	whole, arriving := t.byDigest, t.arriving
 	t.init()
-	t.idle.Init()
 	t.mu.Unlock()
 	for _, b := range whole {
 		if b.file != nil {

@@ -34,8 +34,11 @@ type copies struct {
 	byKey  map[fileKey]*sharedFile
 	byIno  map[uint64]*sharedFile    // those with a name in shards
 	making map[fileKey]chan struct{} // closed when the copy is made, or could not be
-	idle   list.List                 // of *sharedFile without users, the one used last in front
-	bytes  int64                     // of the copies that have a name in shards
+	// idle are the *sharedFile without users, the one used last in front. It is no bounded.Latest, as
+	// each root takes and returns all its copies at once: each would cost two changes of one more map
+	// by fileKey, and those in use count for maxBytes, too.
+	idle  list.List
+	bytes int64 // of the copies that have a name in shards
 }
 
 // fileKey identifies a copy. No root has two links to one copy.
