@@ -48,7 +48,7 @@ type search struct {
 	warm bool
 	kept []File
 
-	waiting       []pending
+	waiting []pending
 	// To be requested as soon as there is credit, those that opened files mention first.
 	urgent, found, far []wish
 	// backed are files that wait for credit, by the path of an unopened file that mentions them, and
@@ -65,7 +65,7 @@ func newSearch(ctx context.Context, of *Follower) *search {
 		asked: map[string]wish{}, read: map[string]struct{}{}, paths: map[digest.Digest]string{},
 		early: map[digest.Digest]cas.Presence{}, ours: map[digest.Digest]struct{}{}, scanned: map[digest.Digest]struct{}{},
 		glanced: map[digest.Digest]struct{}{},
-		warm: true, backed: map[string][]string{},
+		warm:    true, backed: map[string][]string{},
 	}
 	s.resolver = mention.NewResolver(s.known, s.WorkingDirectory)
 	if s.Foresees == nil {
