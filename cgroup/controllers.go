@@ -49,7 +49,7 @@ func (p *Parent) openControls(around surroundings, own string) {
 		p.controls["io"] = control{2, p.dir}
 	}
 	if memory, ok := p.controls["memory"]; ok && memory.missesSwap() {
-		p.missing = append(p.missing, errors.New("memory: this machine swaps, and the kernel does not count for whom "+
+		p.missing = append(p.missing, errors.New("memory: this machine has swap, and the kernel does not count it per cgroup "+
 			"(boot it with swapaccount=1): memory limits apply only to memory that is not swapped"))
 	}
 	// A hierarchy other than v2 counts CPU times in a separate controller.

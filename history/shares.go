@@ -47,7 +47,7 @@ func (s *Store) addBuildLocked(r *Row, encoded []byte, caller string, compressed
 		}
 		of.isExceeded = true
 		return false, func(log *zap.Logger) {
-			log.Warn("builds are dropped: those of their publisher take half of the latest records", zap.String("publisher", caller))
+			log.Warn("build records are dropped: this publisher's builds fill half of the latest records", zap.String("publisher", caller))
 		}
 	}
 	before := g.index.bytes

@@ -128,7 +128,7 @@ func TestTwoProcessesOfOneWorker(t *testing.T) {
 			_, err := second.sync(t.Context())
 			wantStatus(t, err, codes.AlreadyExists, "another process has this worker's identity: one at bufconn, this one is at bufconn")
 		}
-		if n := f.logs.FilterMessageSnippet("two processes call as one worker").Len(); n != 1 {
+		if n := f.logs.FilterMessageSnippet("two processes have the same worker identity").Len(); n != 1 {
 			t.Errorf("%d warnings", n)
 		}
 		shown := func() *admin.Worker {

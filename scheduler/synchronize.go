@@ -192,7 +192,7 @@ func (t *twins) warn(log *zap.Logger, worker string, err error) {
 		return
 	}
 	t.logged.Put(worker, time.Now())
-	log.Warn("two processes call as one worker, the second is refused; give each an --id of its own",
+	log.Warn("two processes have the same worker identity; the second is refused; give each its own --id",
 		zap.String("worker", worker), zap.Error(err))
 }
 

@@ -206,7 +206,7 @@ func (n *inputNode) Read() string {
 		return ""
 	}
 	return [prefetch.Marks]string{
-		prefetch.NeverRead: "never read", prefetch.Foreseen: "foreseen", prefetch.ReadLast: "read",
+		prefetch.NeverRead: "never read", prefetch.Foreseen: "read earlier", prefetch.ReadLast: "read",
 	}[n.Mark]
 }
 

@@ -40,7 +40,7 @@ func again(ctx context.Context, log *zap.Logger, follow func(context.Context) er
 		}
 		if last != err.Error() {
 			last = err.Error()
-			log.Warn("records of the scheduler that serves are not taken over; it is tried again", zap.Error(err))
+			log.Warn("cannot copy records from the active scheduler; trying again", zap.Error(err))
 		}
 		select {
 		case <-pause.C:

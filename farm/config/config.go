@@ -32,8 +32,8 @@ type File struct {
 
 // Preemption configures when actions are stopped for others.
 type Preemption struct {
-	Delay  time.Duration `yaml:"delay" default:"10s" doc:"time for which an action below the minimum waits before other actions are chosen to be stopped"`
-	Grace  time.Duration `yaml:"grace" default:"5s" doc:"time after that in which the chosen actions may still end by themselves"`
+	Delay  time.Duration `yaml:"delay" default:"10s" doc:"how long an action below the minimum waits before the scheduler chooses actions to stop"`
+	Grace  time.Duration `yaml:"grace" default:"5s" doc:"how long a chosen action may still run and end by itself"`
 	AtMost int           `yaml:"at_most" default:"3" min:"1" doc:"how often the same action may be stopped"`
 }
 

@@ -24,7 +24,7 @@ type Schedule struct {
 	// Every is the period in which all of it is read; 0: never.
 	Every time.Duration `tuning:"scrub_every" group:"Disk" unit:"TIME" default:"168h" doc:"Period in which the program reads all stored files again to find damage; 0 is never"`
 	// Rate limits the bytes read per second, with a unit; empty: 32M.
-	Rate string `tuning:"scrub_rate" unit:"SIZE" default:"32M" doc:"Highest rate of that in bytes a second; it is slower while others need the disk"`
+	Rate string `tuning:"scrub_rate" unit:"SIZE" default:"32M" doc:"Maximum bytes that a scrub reads per second; a scrub is slower while other programs need the disk"`
 }
 
 // A Store is a store and its Scrubber, which is nil if the store is not read again.

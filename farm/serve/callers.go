@@ -40,7 +40,7 @@ type Callers struct {
 	// Waiting: if 0, the number depends on the memory.
 	Waiting int `tuning:"waiting_goroutines" unit:"NUMBER" otherwise:"one for each MiB of memory_limit, from 32 to 2048; 64 in forerunner up" doc:"Number of goroutines kept ready for calls, at most 65536; further calls start their own. More save CPU on large farms, fewer on small ones"`
 	// MonitorSlack is for slackenMonitor.
-	MonitorSlack time.Duration `tuning:"monitor_slack" unit:"TIME" default:"1ms" doc:"How late the thread that monitors the Go runtime, and the threads that it starts, may wake up, which saves CPU; 0 leaves them as the kernel has them, 50us. It requires CAP_SYS_NICE. Commands have the usual one"`
+	MonitorSlack time.Duration `tuning:"monitor_slack" unit:"TIME" default:"1ms" doc:"Timer slack of the Go runtime's monitor thread and of the threads that it starts: a later wake-up saves CPU. 0 keeps the kernel's default of 50us. It requires CAP_SYS_NICE, and does not apply to commands"`
 	// HugePages is for PaceMemory.
 	HugePages bool `tuning:"huge_pages" unit:"true|false" default:"true" doc:"Puts the program's memory on huge pages of the kernel where it is in use, once it has more than 256 MiB. It requires Linux 6.1, and takes no further memory"`
 }

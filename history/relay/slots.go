@@ -214,7 +214,7 @@ func (r *Relay) next(ctx context.Context) (at, head uint64, ok bool) {
 func (r *Relay) got(at uint64) {
 	r.at = at
 	if err := r.save(); err != nil {
-		r.options.Logger.Warn("cannot note which records of other schedulers are here: after a restart some may be here twice", zap.Error(err))
+		r.options.Logger.Warn("cannot save the position in other schedulers' records; after a restart some records may appear twice", zap.Error(err))
 	}
 }
 

@@ -160,7 +160,7 @@ func (v *View) opened(id imageID, nid uint64) {
 	n, err := g.image.nodes.Node(nid)
 	if err != nil {
 		v.blind.Store(true) // the image is damaged
-		v.cache.log.Warn("a metadata image does not know its own inode", zap.String("path", g.image.path), zap.Error(err))
+		v.cache.log.Warn("a metadata image lacks one of its own inodes", zap.String("path", g.image.path), zap.Error(err))
 		return
 	}
 	e := tree.Entry{Kind: tree.File}

@@ -111,7 +111,7 @@ func (l *Layer) Hide() error {
 	if err == nil {
 		return nil
 	}
-	l.log.Warn("an input root is still in use; its processes lose it", zap.Error(err))
+	l.log.Warn("processes still use an input root; they lose access to its files", zap.Error(err))
 	return mounts.Unmount(l.path, unix.MNT_DETACH)
 }
 

@@ -172,10 +172,10 @@ func linesOfFarm() []line {
 			return ratio(b.Sums[busyFigure], b.Sums[slotsFigure], b.Peaks[usedFigure])
 		}},
 		{"Workers", charts.Counts, joined, mean(workersFigure)},
-		{"Found on workers", charts.Shares, joinedFiles, func(b series.Bin) charts.Point {
+		{"Local files", charts.Shares, joinedFiles, func(b series.Bin) charts.Point {
 			return ratio(b.Sums[foundFigure], b.Sums[readFigure], 0)
 		}},
-		{"Fetched ahead", charts.Shares, joinedFiles, func(b series.Bin) charts.Point {
+		{"Foreseen files", charts.Shares, joinedFiles, func(b series.Bin) charts.Point {
 			return ratio(b.Sums[aheadFigure], b.Sums[readFigure]-b.Sums[foundFigure], 0)
 		}},
 	}

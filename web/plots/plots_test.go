@@ -96,7 +96,7 @@ func TestFiguresOverRestarts(t *testing.T) {
 		now := time.Now()
 		hour := drawn.Farm(now, 0)
 		for i, want := range []struct{ title, now string }{
-			{"Waiting actions", "7"}, {"Longest wait", "0s"}, {"Slots busy", "50 %"}, {"Workers", "1"}, {"Found on workers", "50 %"}, {"Fetched ahead", "80 %"},
+			{"Waiting actions", "7"}, {"Longest wait", "0s"}, {"Slots busy", "50 %"}, {"Workers", "1"}, {"Local files", "50 %"}, {"Foreseen files", "80 %"},
 		} {
 			if p := hour[i]; p.Title != want.title || p.Now != want.now || strings.Count(p.Line, "M") != 2 {
 				t.Errorf("%s: now %s, line %s", p.Title, p.Now, p.Line)

@@ -241,7 +241,7 @@ func (u *Users) Suffice(positions int) error {
 	if u == nil || u.count == 0 || u.count >= positions {
 		return nil
 	}
-	return fmt.Errorf("users %s are %d, and %d are needed: one for each action that is fetched for, executed and reported at once",
+	return fmt.Errorf("--user %s has %d users, but needs %d: one for each action that the worker fetches for, executes or reports at the same time",
 		u.Name, u.count, positions)
 }
 
