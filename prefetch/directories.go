@@ -19,8 +19,8 @@ const (
 	maxRememberedBytes = 16 << 20 // the sum of their sizes
 )
 
-// A place is a directory at a path.
-type place struct {
+// A directoryAt is a directory at a path.
+type directoryAt struct {
 	digest digest.Digest
 	hash   PathHash // of the path
 }
@@ -35,7 +35,7 @@ func Directories(
 	var found []digest.Digest
 	var bytes int64
 	seen := map[digest.Digest]struct{}{}
-	level := []place{{digest: root, hash: RootHash}}
+	level := []directoryAt{{digest: root, hash: RootHash}}
 	for i := 0; i < len(level) && i < maxDirectories; i++ {
 		at := level[i]
 		dir, ok := local(at.digest)
@@ -51,7 +51,7 @@ func Directories(
 		}
 		for j := range dir.Len() {
 			if dir.Kind(j) == tree.Dir {
-				level = append(level, place{digest: dir.At(j).Digest, hash: at.hash.Child(dir.Name(j))})
+				level = append(level, directoryAt{digest: dir.At(j).Digest, hash: at.hash.Child(dir.Name(j))})
 			}
 		}
 	}
@@ -78,7 +78,7 @@ func FirstFiles(
 		at[h] = i
 	}
 	var found []First
-	todo := []place{{digest: root, hash: RootHash}}
+	todo := []directoryAt{{digest: root, hash: RootHash}}
 	for len(todo) > 0 {
 		in := todo[len(todo)-1]
 		todo = todo[:len(todo)-1]
@@ -93,7 +93,7 @@ func FirstFiles(
 			}
 			switch dir.Kind(i) {
 			case tree.Dir:
-				todo = append(todo, place{digest: dir.At(i).Digest, hash: h})
+				todo = append(todo, directoryAt{digest: dir.At(i).Digest, hash: h})
 			case tree.File:
 				if d := dir.At(i).Digest; d.SizeBytes() <= largeBytes {
 					found = append(found, First{Path: h, Digest: d})
@@ -148,7 +148,7 @@ const costOfFile = 4 << 10
 func (r Run) share(p *Profile) (right float64, ok bool) {
 	var all float64
 	files, compared := 0, 0
-	level := []place{{digest: r.Root, hash: RootHash}}
+	level := []directoryAt{{digest: r.Root, hash: RootHash}}
 	for i := 0; i < len(level) && i < maxDirectories && files < maxFiles; i++ {
 		dir, ok := r.Local(level[i].digest)
 		if !ok {
@@ -162,7 +162,7 @@ func (r Run) share(p *Profile) (right float64, ok bool) {
 			switch {
 			case dir.Kind(j) == tree.Symlink || !p.predicts(dir, j, h):
 			case dir.Kind(j) == tree.Dir:
-				level = append(level, place{digest: dir.At(j).Digest, hash: h})
+				level = append(level, directoryAt{digest: dir.At(j).Digest, hash: h})
 			default:
 				files++
 				bytes := costOfFile + float64(dir.At(j).Digest.SizeBytes())

@@ -83,7 +83,7 @@ func (r *PartReads) Seen(
 		left[d] = Seen{Digest: d, Parts: f.parts(d.SizeBytes()), All: !f.unseen}
 	}
 	r.mu.Unlock()
-	level := []place{{digest: root, hash: RootHash}}
+	level := []directoryAt{{digest: root, hash: RootHash}}
 	for i := 0; i < len(level) && i < maxDirectories && len(left) > 0; i++ {
 		dir, ok := local(level[i].digest)
 		if !ok || !read(level[i].hash) {
@@ -92,7 +92,7 @@ func (r *PartReads) Seen(
 		for j := range dir.Len() {
 			switch h := level[i].hash.Child(dir.Name(j)); dir.Kind(j) {
 			case tree.Dir:
-				level = append(level, place{digest: dir.At(j).Digest, hash: h})
+				level = append(level, directoryAt{digest: dir.At(j).Digest, hash: h})
 			case tree.File:
 				d := dir.At(j).Digest
 				if s, ok := left[d]; ok && read(h) {

@@ -34,18 +34,18 @@ const (
 // A reach has the neighbours of opened files to prefetch, and which of them proved right. It
 // belongs to one goroutine.
 type reach struct {
-	source Source
-	root   digest.Digest
-	off    bool // it was given up
-	top    *directory
-	places int                // directories below top
-	known  map[PathHash]guess // files that were read or asked for
-	read   int64              // bytes of the files that were read
-	unread int64              // bytes of requested and unread ones
-	right  int                // files that were asked for and read
-	wrong  int                // files that were asked for and not read, so far
-	past   []period           // the last one is in progress
-	found  []file             // to be asked for
+	source      Source
+	root        digest.Digest
+	off         bool // it was given up
+	top         *directory
+	directories int                // directories below top
+	known       map[PathHash]guess // files that were read or asked for
+	read        int64              // bytes of the files that were read
+	unread      int64              // bytes of requested and unread ones
+	right       int                // files that were asked for and read
+	wrong       int                // files that were asked for and not read, so far
+	past        []period           // the last one is in progress
+	found       []file             // to be asked for
 }
 
 // A guess is a file that was asked for and not read. Without a directory it was read.
@@ -85,10 +85,10 @@ func (w *reach) enter(up *directory, name string, d digest.Digest) *directory {
 		return found
 	}
 	dir, ok := w.source.LocalDirectory(d)
-	if !ok || w.places >= maxNear {
+	if !ok || w.directories >= maxNear {
 		return nil
 	}
-	w.places++
+	w.directories++
 	entered := &directory{up: up, at: up.at.Child(name), tree: dir, below: map[string]*directory{}}
 	up.below[name] = entered
 	return entered

@@ -23,20 +23,20 @@ const filesAtOnce = 4096
 
 // A visit is a directory that is to be looked at.
 type visit struct {
-	place
+	directoryAt
 	asked bool // it was asked for; if it is not here now, it will not come
 }
 
 // A walk goes through the input tree, as far as the profile does: local directories at once, others
 // level by level, each in as few calls as possible. It belongs to one goroutine.
 type walk struct {
-	race    *Race
-	profile *Profile // nil: all directories are worth a look, and no file is
-	todo    []visit  // to be read, the next one last
-	missing []visit  // to be requested
-	found   []file
-	places  int // found so far, at most maxDirectories
-	files   int // found so far, at most maxFiles
+	race        *Race
+	profile     *Profile // nil: all directories are worth a look, and no file is
+	todo        []visit  // to be read, the next one last
+	missing     []visit  // to be requested
+	found       []file
+	directories int // found so far, at most maxDirectories
+	files       int // found so far, at most maxFiles
 	// first are the files of foreseeFirst that were not found so far.
 	first map[PathHash]digest.Digest
 	left  int          // directories that may yet be asked for
@@ -51,7 +51,7 @@ func (r *Race) walk(ctx context.Context, p *Profile, atMost int) {
 		defer r.mentions.Settled()
 	}
 	w := walk{race: r, profile: p, left: atMost, came: make(chan []visit, directorySets)}
-	w.todo = append(w.todo, visit{place: place{digest: r.root, hash: RootHash}})
+	w.todo = append(w.todo, visit{directoryAt: directoryAt{digest: r.root, hash: RootHash}})
 	if p != nil {
 		w.first = maps.Clone(r.first)
 	}
@@ -68,9 +68,9 @@ func (r *Race) walk(ctx context.Context, p *Profile, atMost int) {
 			return
 		}
 		select {
-		case places := <-w.came:
+		case visits := <-w.came:
 			w.calls--
-			w.todo = append(w.todo, places...)
+			w.todo = append(w.todo, visits...)
 		case <-ctx.Done():
 			return
 		}
@@ -118,9 +118,9 @@ func (w *walk) look(dir *tree.Directory, at PathHash) {
 			}
 			w.files++
 			w.found = append(w.found, file{digest: d, hash: h, class: classOf(w.profile, h, d.SizeBytes())})
-		case kind == tree.Dir && w.places < maxDirectories:
-			w.places++
-			w.todo = append(w.todo, visit{place: place{digest: dir.At(i).Digest, hash: h}})
+		case kind == tree.Dir && w.directories < maxDirectories:
+			w.directories++
+			w.todo = append(w.todo, visit{directoryAt: directoryAt{digest: dir.At(i).Digest, hash: h}})
 		}
 	}
 	slices.Reverse(w.todo[first:]) // so that they are read in their order
@@ -130,7 +130,7 @@ func (w *walk) look(dir *tree.Directory, at PathHash) {
 func (w *walk) ask(ctx context.Context) {
 	r := w.race
 	n := min(len(w.missing), directoriesPerCall, w.left)
-	places := w.missing[:n:n]
+	visits := w.missing[:n:n]
 	w.missing = w.missing[n:]
 	if n == 0 {
 		w.missing = nil
@@ -138,13 +138,13 @@ func (w *walk) ask(ctx context.Context) {
 	}
 	w.left -= n
 	w.calls++
-	ds := make([]digest.Digest, len(places))
-	for i, p := range places {
+	ds := make([]digest.Digest, len(visits))
+	for i, p := range visits {
 		ds[i] = p.digest
 	}
 	r.running.Go(func() {
 		r.fetchDirectories(ctx, ds)
-		w.came <- places
+		w.came <- visits
 	})
 }
 

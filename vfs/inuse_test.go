@@ -59,7 +59,7 @@ func TestCloseInUse(t *testing.T) {
 					t.Error(err)
 				}
 				released(t, r)
-				said := logs.FilterMessageSnippet("still in use").Len() > 0
+				said := logs.FilterMessageSnippet("processes still use an input root").Len() > 0
 				logs.TakeAll()
 				if said != u.told {
 					t.Errorf("said to be in use: %t, want %t", said, u.told)

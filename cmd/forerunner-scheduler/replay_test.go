@@ -27,7 +27,7 @@ func TestReplay(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, worker := range []string{"a", "b"} {
-			e := &event.Report{Call: uint64(i), Worker: worker, Doing: event.Idle}
+			e := &event.Report{Call: uint64(i + 1), Worker: worker, Doing: event.Idle}
 			j.Event(now, e)
 			if i != skip {
 				j.Answer(state.Step(now, e))

@@ -52,7 +52,7 @@ func newKnownTree(s Directories, root digest.Digest) *knownTree {
 }
 
 // Look implements mention.Tree.
-func (t *knownTree) Look(p string) (at string, s mention.Sight) {
+func (t *knownTree) Look(p string) (at string, s mention.PathState) {
 	at, e, s := t.find(p)
 	if s == mention.File && e.Kind != tree.File {
 		s = mention.Absent
@@ -67,14 +67,14 @@ func (t *knownTree) file(p string) (digest.Digest, bool) {
 }
 
 // find returns the entry at a clean path after all symlinks, and its path without any.
-func (t *knownTree) find(p string) (at string, e tree.Entry, s mention.Sight) {
+func (t *knownTree) find(p string) (at string, e tree.Entry, s mention.PathState) {
 	links := maxLinks
 	return t.look(p, &links)
 }
 
 // look is find with at most so many symlinks: those of the whole path, because each can have as many
 // components that are symlinks again.
-func (t *knownTree) look(p string, links *int) (at string, e tree.Entry, s mention.Sight) {
+func (t *knownTree) look(p string, links *int) (at string, e tree.Entry, s mention.PathState) {
 	if t.looks--; t.looks < 0 {
 		return "", e, mention.Absent
 	}
@@ -105,7 +105,7 @@ func (t *knownTree) look(p string, links *int) (at string, e tree.Entry, s menti
 }
 
 // folder returns the directory at a clean path. If it is not local, it is wanted.
-func (t *knownTree) folder(p string, links *int) (knownFolder, mention.Sight) {
+func (t *knownTree) folder(p string, links *int) (knownFolder, mention.PathState) {
 	if found, ok := t.folders[p]; ok {
 		return found, mention.Folder
 	}
@@ -131,7 +131,7 @@ func (t *knownTree) folder(p string, links *int) (knownFolder, mention.Sight) {
 }
 
 // want notes that a directory is needed: it is Unknown, or Absent if it cannot be had.
-func (t *knownTree) want(d digest.Digest) mention.Sight {
+func (t *knownTree) want(d digest.Digest) mention.PathState {
 	if _, again := t.lacked[d]; again {
 		return mention.Unknown
 	}

@@ -6,13 +6,13 @@ import (
 	"strings"
 )
 
-// A Sight is what is known of a path.
-type Sight uint8
+// A PathState is what is known of a path.
+type PathState uint8
 
 // What is known of a path.
 const (
-	Absent  Sight = iota
-	Unknown       // a folder on the way is not known yet; the Tree may learn of it
+	Absent  PathState = iota
+	Unknown           // a folder on the way is not known yet; the Tree may learn of it
 	Folder
 	File
 )
@@ -21,7 +21,7 @@ const (
 type Tree interface {
 	// Look returns what is at a clean relative path; "." is the root. at is that path without
 	// symlinks.
-	Look(path string) (at string, s Sight)
+	Look(path string) (at string, s PathState)
 	// Holding returns a few known folders that have an entry with that name.
 	Holding(name string) []string
 }
@@ -105,7 +105,7 @@ var (
 	pythons = []string{".py", "/__init__.py"}
 )
 
-func (r *Resolver) only(at string, s Sight) (files []string, known bool) {
+func (r *Resolver) only(at string, s PathState) (files []string, known bool) {
 	if s == File {
 		return []string{at}, true
 	}
@@ -113,7 +113,7 @@ func (r *Resolver) only(at string, s Sight) (files []string, known bool) {
 }
 
 // first returns the first file in a folder with that name and one of the endings.
-func (r *Resolver) first(folder, name string, endings []string) (at string, s Sight) {
+func (r *Resolver) first(folder, name string, endings []string) (at string, s PathState) {
 	base := path.Join(folder, name)
 	if !Inside(base) {
 		return "", Absent
@@ -273,7 +273,7 @@ func (r *Resolver) packageRoot(folder string) string {
 
 // below returns the files of a Python module in a folder, File if it is there: those of the packages
 // that contain it, and its own.
-func (r *Resolver) below(root, name string) (files []string, s Sight) {
+func (r *Resolver) below(root, name string) (files []string, s PathState) {
 	at, s := r.first(root, name, pythons)
 	if s != File {
 		return nil, s

@@ -8,7 +8,7 @@ import (
 )
 
 // A tree is a Tree by path.
-type tree map[string]Sight
+type tree map[string]PathState
 
 // treeOf returns the tree with these files. A path that ends in "/" is a folder that is not known.
 func treeOf(paths ...string) tree {
@@ -27,7 +27,7 @@ func treeOf(paths ...string) tree {
 	return t
 }
 
-func (t tree) Look(p string) (at string, s Sight) {
+func (t tree) Look(p string) (at string, s PathState) {
 	for up := path.Dir(p); up != "."; up = path.Dir(up) {
 		if t[up+"/"] == Unknown {
 			if _, ok := t[up+"/"]; ok {
