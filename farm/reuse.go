@@ -47,7 +47,8 @@ func (r *Reuse) Type() string { return "when" }
 const (
 	// reuseFile has a worker's records of runs, in its data folder.
 	reuseFile = "reuse.db"
-	// sharedRunsFile has a scheduler's records of runs that workers share.
+	// sharedRunsFile has a scheduler's records of runs that workers share; older programs gave it
+	// its name.
 	sharedRunsFile = "accounts.db"
 	// reuseBytes bounds each: some 10,000 runs of a compiler.
 	reuseBytes = 512 << 20

@@ -9,7 +9,7 @@
 //	learning    learns size classes of actions from their runs
 //	live        sends the output of commands from workers to readers
 //	operators   requests of operators
-//	spare       finds earlier runs whose results are also those of new actions
+//	pastruns    finds earlier runs whose results are also those of new actions
 //
 // This package has the services for clients and workers: executionService submits operations and
 // streams their states, queueService serves workers; endings count, log and trace operations that
@@ -17,7 +17,7 @@
 //
 // The package runs nothing, so it writes no result of its own to the action cache: the worker
 // writes it, because only the worker knows what influenced a result. Only for an action with the
-// result of an earlier run (package spare) does it compare directories of the input root and write
+// result of an earlier run (package pastruns) does it compare directories of the input root and write
 // that result under the action.
 //
 // Goroutines: Server.Run starts one that writes what was learned, one that writes the Index, and

@@ -32,7 +32,7 @@ func (s sharedRuns) Get(_ context.Context, k record.Key) ([]byte, error) {
 
 func (s sharedRuns) Put(context.Context, record.Key, []byte) error { return nil }
 
-// spareStorage has all outputs, and takes results.
+// reuseStorage has all outputs, and takes results.
 type reuseStorage struct{ *fakeStorage }
 
 func (s reuseStorage) FindMissing(context.Context, []digest.Digest) ([]digest.Digest, error) {

@@ -71,7 +71,7 @@ type ServerOptions struct {
 	Tracer trace.Tracer
 	// Sizes chooses the size class on which an action starts. Nil: the largest.
 	Sizes *sizeclass.Analyzer
-	// Spare finds earlier runs whose results are also those of new actions. Nil: only workers do.
+	// PastRuns finds earlier runs whose results are also those of new actions. Nil: only workers do.
 	PastRuns *pastruns.Finder
 	// Rand is the random source for the names of operations. Nil: crypto/rand.
 	Rand io.Reader

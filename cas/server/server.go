@@ -45,7 +45,7 @@ type Options struct {
 	// present the grant of Grants for that action; with nil Grants no caller can.
 	AllowActionUpdates bool
 	Grants             *Grants
-	// Room waits until a call may use so many bytes of memory, including those for its answer; 0
+	// WaitForMemory waits until a call may use so many bytes of memory, including those for its answer; 0
 	// means that it needs none any more. It gets the context of the call. Nil: there is always
 	// enough.
 	WaitForMemory func(ctx context.Context, bytes int64) error

@@ -194,7 +194,7 @@ func (l *Ledger) Missing(instance string, cost int64) int64 {
 	return max(n, 0)
 }
 
-// Room returns how many runs of a cost an instance may start.
+// Headroom returns how many runs of a cost an instance may start.
 func (l *Ledger) Headroom(instance string, cost int64) int64 {
 	if a := l.accounts[instance]; a != nil {
 		return a.headroom(a.used, cost)
@@ -202,7 +202,7 @@ func (l *Ledger) Headroom(instance string, cost int64) int64 {
 	return most
 }
 
-// RoomWithout returns how many runs of the cost of one that runs its instance could start if it did
+// HeadroomWithout returns how many runs of the cost of one that runs its instance could start if it did
 // not.
 func (l *Ledger) HeadroomWithout(r *Run) int64 {
 	return r.account.headroom(r.account.used-r.Cost, r.Cost)
