@@ -249,7 +249,7 @@ func BenchmarkWarm(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				r := Start(b.Context(), Spec{Root: root, Source: groupOf(b, s).Through(nil), Profile: bench.profile})
-				r.walk(b.Context(), bench.profile, maxDirectories) // once more, to know when it has ended
+				r.walk(b.Context(), bench.profile, nil, maxDirectories) // once more, to know when it has ended
 				if got := r.Stop(); got.Files.Files > 0 {
 					b.Fatal("fetched what is there")
 				}

@@ -216,29 +216,46 @@ func directoriesMessage(ds []digest.Digest) *profiles.Directories {
 		return nil
 	}
 	m := &profiles.Directories{}
-	for _, d := range ds {
-		m.Hashes = d.AppendHash(m.Hashes)
-		m.Sizes = append(m.Sizes, d.SizeBytes())
-	}
+	m.Hashes, m.Sizes = pack(ds)
 	return m
+}
+
+// pack returns the hashes of digests, one after another, and their sizes.
+func pack(ds []digest.Digest) (hashes []byte, sizes []int64) {
+	for _, d := range ds {
+		hashes = d.AppendHash(hashes)
+		sizes = append(sizes, d.SizeBytes())
+	}
+	return hashes, sizes
+}
+
+// unpack is the inverse of pack, for at most so many digests, which are of the function fn. It
+// returns nil for anything else.
+func unpack(hashes []byte, sizes []int64, most int, fn digest.Function) []digest.Digest {
+	if len(sizes) == 0 || len(sizes) > most || len(hashes) != len(sizes)*digest.HashSize {
+		return nil
+	}
+	ds := make([]digest.Digest, len(sizes))
+	for i, size := range sizes {
+		d, err := digest.Parse(fn, hex.EncodeToString(hashes[i*digest.HashSize:][:digest.HashSize]), size)
+		if err != nil {
+			return nil
+		}
+		ds[i] = d
+	}
+	return ds
 }
 
 // parseDirectories returns the directories that a message holds, nil if it breaks a
 // rule. They are of the function fn.
 func parseDirectories(m *profiles.Directories, fn digest.Function) []digest.Digest {
-	sizes, hashes := m.GetSizes(), m.GetHashes()
-	if len(sizes) == 0 || len(sizes) > maxRemembered || len(hashes) != len(sizes)*digest.HashSize {
-		return nil
-	}
-	ds := make([]digest.Digest, len(sizes))
+	ds := unpack(m.GetHashes(), m.GetSizes(), maxRemembered, fn)
 	left := int64(maxRememberedBytes)
-	for i, size := range sizes {
-		d, err := digest.Parse(fn, hex.EncodeToString(hashes[i*digest.HashSize:][:digest.HashSize]), size)
-		if err != nil || size > left {
+	for _, d := range ds {
+		if d.SizeBytes() > left {
 			return nil
 		}
-		left -= size
-		ds[i] = d
+		left -= d.SizeBytes()
 	}
 	return ds
 }
@@ -248,10 +265,9 @@ func firstMessage(files []First) *profiles.Files {
 		return nil
 	}
 	m := &profiles.Files{}
+	m.Hashes, m.Sizes = pack(digestsOf(files))
 	for _, f := range files {
 		m.Paths = append(m.Paths, uint64(f.Path))
-		m.Hashes = f.Digest.AppendHash(m.Hashes)
-		m.Sizes = append(m.Sizes, f.Digest.SizeBytes())
 	}
 	return m
 }
@@ -259,16 +275,12 @@ func firstMessage(files []First) *profiles.Files {
 // parseFirst returns the files that a message holds, nil if it breaks a rule. They are of the
 // function fn.
 func parseFirst(m *profiles.Files, fn digest.Function) []First {
-	sizes, hashes := m.GetSizes(), m.GetHashes()
-	if len(sizes) == 0 || len(sizes) > maxFirst || len(m.GetPaths()) != len(sizes) || len(hashes) != len(sizes)*digest.HashSize {
+	ds := unpack(m.GetHashes(), m.GetSizes(), maxFirst, fn)
+	if ds == nil || len(m.GetPaths()) != len(ds) {
 		return nil
 	}
-	files := make([]First, len(sizes))
-	for i, size := range sizes {
-		d, err := digest.Parse(fn, hex.EncodeToString(hashes[i*digest.HashSize:][:digest.HashSize]), size)
-		if err != nil {
-			return nil
-		}
+	files := make([]First, len(ds))
+	for i, d := range ds {
 		files[i] = First{Path: PathHash(m.GetPaths()[i]), Digest: d}
 	}
 	if withinFirst(files) < len(files) {

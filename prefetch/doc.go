@@ -42,9 +42,9 @@
 // are added to it until it has a quarter more than the last run read; then it is replaced.
 //
 // An exact record is written when a run read other paths than those before it, or when more than an
-// eighth of the directories, or a quarter of the first files, differ. A coarse one changes with each new action and is written less
-// often; Flush writes it. Programs that share a store overwrite each other's histories, and lose
-// one run by that.
+// eighth of the directories, or a quarter of the first files, differ. A coarse one changes with each
+// new action and is written less often; Flush writes it. Programs that share a store overwrite each
+// other's histories, and lose one run by that.
 //
 // # Scores
 //

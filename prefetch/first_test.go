@@ -7,8 +7,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	"google.golang.org/protobuf/proto"
-
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
 	"github.com/forerunner-build/forerunner/proto/profiles"
@@ -225,19 +223,7 @@ func TestMalformedFirst(t *testing.T) {
 		if got := parseFirst(m, digest.SHA256); got != nil {
 			t.Errorf("%s: %v", what, got)
 		}
-		filter := NewProfile(hashesOf("a"), ProfileOptions{}).Message()
-		value, err := proto.Marshal(&profiles.Record{
-			BloomFilter: filter.GetBloomFilter(), BloomFilterHashFunctions: filter.GetBloomFilterHashFunctions(), First: m,
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
-		s := &fakeStore{}
-		k, _ := actionOf("a").exactKey()
-		if err := s.Put(t.Context(), k, value); err != nil {
-			t.Fatal(err)
-		}
-		expect(t, NewProfiles(s, ProfilesOptions{}), actionOf("a"), Exact, []string{"a"}, "a")
+		expectDespite(t, &profiles.Record{First: m})
 	}
 	want := []First{{1, d}, {2, digest.Of(digest.SHA256, []byte("b"))}}
 	if got := parseFirst(firstMessage(want), digest.SHA256); !slices.Equal(got, want) {

@@ -73,7 +73,6 @@ type Race struct {
 	profile *Profile // nil: nothing is known
 	origin  Origin
 	root    digest.Digest
-	first   map[PathHash]digest.Digest // by foreseeFirst; fixed then
 	reads   reads
 	queue   *queue
 	// mentions is nil if contents are not read.
@@ -128,8 +127,8 @@ func Start(ctx context.Context, s Spec) *Race {
 	r.running.Go(func() { r.weigh(ctx) })
 	if r.profile != nil {
 		r.fetchRemembered(ctx)
-		r.foreseeFirst()
-		r.running.Go(func() { r.walk(ctx, r.profile, maxDirectories) })
+		first := r.foreseeFirst()
+		r.running.Go(func() { r.walk(ctx, r.profile, first, maxDirectories) })
 	}
 	r.running.Go(func() { r.send(ctx) })
 	return r

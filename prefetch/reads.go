@@ -74,7 +74,7 @@ func (r *Race) weigh(ctx context.Context) {
 	for {
 		if most := trust.blind(); most > blind {
 			blind = most
-			r.running.Go(func() { r.walk(ctx, nil, most) })
+			r.running.Go(func() { r.walk(ctx, nil, nil, most) })
 		}
 		r.queue.hold(trust.misfit())
 		if now := trust.yields(); now != yields {

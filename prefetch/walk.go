@@ -46,15 +46,12 @@ type walk struct {
 
 // walk goes through the tree as far as p goes, or through all of it, and asks for so many
 // directories at most.
-func (r *Race) walk(ctx context.Context, p *Profile, atMost int) {
+func (r *Race) walk(ctx context.Context, p *Profile, first map[PathHash]digest.Digest, atMost int) {
 	if p == nil {
 		defer r.mentions.Settled()
 	}
-	w := walk{race: r, profile: p, left: atMost, came: make(chan []visit, directorySets)}
+	w := walk{race: r, profile: p, first: first, left: atMost, came: make(chan []visit, directorySets)}
 	w.todo = append(w.todo, visit{directoryAt: directoryAt{digest: r.root, hash: RootHash}})
-	if p != nil {
-		w.first = maps.Clone(r.first)
-	}
 	for {
 		w.descend(ctx)
 		w.hand()
@@ -178,18 +175,19 @@ func (r *Race) fetchDirectories(ctx context.Context, ds []digest.Digest) {
 }
 
 // foreseeFirst has the files that the last run read first requested before the tree is known: most
-// of them exist again.
-func (r *Race) foreseeFirst() {
-	r.first = make(map[PathHash]digest.Digest, len(r.profile.first))
+// of them exist again. It returns them for the walk.
+func (r *Race) foreseeFirst() map[PathHash]digest.Digest {
+	first := make(map[PathHash]digest.Digest, len(r.profile.first))
 	var files []file
 	for _, f := range r.profile.first {
-		if _, again := r.first[f.Path]; again || !r.profile.containsSmall(f.Path) {
+		if _, again := first[f.Path]; again || !r.profile.containsSmall(f.Path) {
 			continue
 		}
-		r.first[f.Path] = f.Digest
+		first[f.Path] = f.Digest
 		files = append(files, file{digest: f.Digest, hash: f.Path, class: classOf(r.profile, f.Path, f.Digest.SizeBytes())})
 	}
 	r.foresee(files)
+	return first
 }
 
 // isFirst reports whether foreseeFirst has handled a file of the tree.

@@ -16,24 +16,11 @@ import (
 // although these have used up their credit.
 func TestOpenedFirst(t *testing.T) {
 	h := newHostile(t)
-	var wide strings.Builder
-	m := &repb.Directory{}
-	for i := range 40 {
-		name := fmt.Sprintf("wide%02d.h", i)
-		fmt.Fprintf(&wide, "#include \"%s\"\n", name)
-		m.Files = append(m.Files, h.file(name, fmt.Sprint(i, strings.Repeat("x", 200_000))))
-	}
-	early := h.file("early.h", wide.String()+"#include \"shared.h\"\n")
+	m, wide := h.wide(40)
+	early := h.file("early.h", wide+"#include \"shared.h\"\n")
 	late := h.file("late.h", "#include \"shared.h\"\n#include \"next.h\"\n")
 	m.Files = append([]*repb.FileNode{early, late, h.file("next.h", "int next;"), h.file("shared.h", "int shared;")}, m.Files...)
-	var found []string
-	spec := h.spec(h.folder(m))
-	spec.Request = func(files []File, _ int64) {
-		for _, f := range files {
-			found = append(found, f.Path)
-		}
-	}
-	s := newSearch(t.Context(), New(spec))
+	s, found := h.search(h.folder(m))
 	var ds []digest.Digest
 	for _, f := range []*repb.FileNode{early, late} {
 		d := h.digestOf(f)
@@ -41,20 +28,43 @@ func TestOpenedFirst(t *testing.T) {
 		ds = append(ds, d)
 	}
 	s.request()
-	if slices.Contains(found, "next.h") || len(found) < 10 {
-		t.Fatalf("the credit is not used up by %q", found)
+	if slices.Contains(*found, "next.h") || len(*found) < 10 {
+		t.Fatalf("the credit is not used up by %q", *found)
 	}
 	s.opened(t.Context(), "late.h")
 	s.came(t.Context(), came{ds[1], cas.Absent})
 	s.request()
 	for _, want := range []string{"next.h", "shared.h"} {
-		if !slices.Contains(found, want) {
+		if !slices.Contains(*found, want) {
 			t.Errorf("%s is not requested", want)
 		}
 	}
 	if s.unread > FreeBytes {
 		t.Errorf("%d bytes are unread", s.unread)
 	}
+}
+
+// wide returns a folder of that many files of 200 kB, and a header that includes all of them.
+func (h *hostile) wide(files int) (m *repb.Directory, header string) {
+	m = &repb.Directory{}
+	for i := range files {
+		name := fmt.Sprintf("wide%02d.h", i)
+		header += fmt.Sprintf("#include \"%s\"\n", name)
+		m.Files = append(m.Files, h.file(name, fmt.Sprint(i, strings.Repeat("x", 200_000))))
+	}
+	return m, header
+}
+
+// search returns a search below root, and the paths that it requests.
+func (h *hostile) search(root digest.Digest) (s *search, found *[]string) {
+	found = new([]string)
+	spec := h.spec(root)
+	spec.Request = func(files []File, _ int64) {
+		for _, f := range files {
+			*found = append(*found, f.Path)
+		}
+	}
+	return newSearch(h.Context(), New(spec)), found
 }
 
 // digestOf returns the digest of a file of h.
@@ -126,31 +136,18 @@ func TestGlance(t *testing.T) {
 // credit for others.
 func TestLateCredit(t *testing.T) {
 	h := newHostile(t)
-	var all strings.Builder
-	m := &repb.Directory{}
-	for i := range 60 {
-		name := fmt.Sprintf("wide%02d.h", i)
-		fmt.Fprintf(&all, "#include \"%s\"\n", name)
-		m.Files = append(m.Files, h.file(name, fmt.Sprint(i, strings.Repeat("x", 200_000))))
-	}
-	from := h.file("all.h", all.String())
+	m, all := h.wide(60)
+	from := h.file("all.h", all)
 	m.Files = append([]*repb.FileNode{from}, m.Files...)
-	var found []string
-	spec := h.spec(h.folder(m))
-	spec.Request = func(files []File, _ int64) {
-		for _, f := range files {
-			found = append(found, f.Path)
-		}
-	}
-	s := newSearch(t.Context(), New(spec))
+	s, found := h.search(h.folder(m))
 	s.opened(t.Context(), "all.h")
 	s.came(t.Context(), came{h.digestOf(from), cas.Absent})
 	s.request()
-	before := len(found)
+	before := len(*found)
 	s.opened(t.Context(), "wide59.h")
 	s.request()
 	const others = (Credit*200_000 + lateBytes) / 200_000
-	if got := len(found) - before; before >= 59 || got < others {
+	if got := len(*found) - before; before >= 59 || got < others {
 		t.Errorf("%d files were requested, then %d more, want at least %d", before, got, others)
 	}
 }

@@ -49,8 +49,9 @@ type search struct {
 	kept []File
 
 	waiting []pending
-	// To be requested as soon as there is credit, those that opened files mention first.
-	urgent, found, far []wish
+	// Paths in asked, to be requested as soon as there is credit, those that opened files mention
+	// first. One may be in several lists.
+	urgent, found, far []string
 	// backed are files that wait for credit, by the path of an unopened file that mentions them, and
 	// backers counts them.
 	backed        map[string][]string
@@ -263,10 +264,10 @@ func (s *search) ask(p pending, at string) {
 	w := wish{File: File{Path: at, Digest: d, Doubtful: p.Doubtful}, far: p.far}
 	s.asked[at] = w
 	if p.far {
-		s.far = append(s.far, w)
+		s.far = append(s.far, at)
 		return
 	}
-	s.found = append(s.found, w)
+	s.found = append(s.found, at)
 	if !p.Doubtful {
 		s.back(p.from, w)
 	}
@@ -277,7 +278,7 @@ func (s *search) askAgain(p pending, w wish) {
 	if w.far && !p.far {
 		w.far = false
 		if s.asked[w.Path] = w; !w.requested {
-			s.found = append(s.found, w)
+			s.found = append(s.found, w.Path)
 		}
 	}
 	if p.Doubtful {
@@ -324,7 +325,7 @@ func (s *search) hurry(w wish) {
 	}
 	w.hurried = true
 	s.asked[w.Path] = w
-	s.urgent = append(s.urgent, w)
+	s.urgent = append(s.urgent, w.Path)
 }
 
 // request requests the found files, as many as there is credit for, and directories. A part of the
@@ -345,10 +346,10 @@ func (s *search) request() {
 	}
 }
 
-// take adds the first wishes to files while no more than credit is unread.
-func (s *search) take(wishes *[]wish, credit int64, files []File) []File {
-	for ; len(*wishes) > 0; *wishes = (*wishes)[1:] {
-		w, ok := s.asked[(*wishes)[0].Path]
+// take adds the first wishes of a list to files while no more than credit is unread.
+func (s *search) take(paths *[]string, credit int64, files []File) []File {
+	for ; len(*paths) > 0; *paths = (*paths)[1:] {
+		w, ok := s.asked[(*paths)[0]]
 		if !ok || w.requested {
 			continue
 		}
