@@ -47,8 +47,8 @@ type Pauser interface {
 // FetchRange writes the bytes of d in part to w, in their order and from one goroutine. Unlike
 // those of Fetch they are not verified, except that too few bytes are ErrCorrupt, and too many if
 // part ends where d does. An error of w ends it and is wrapped by its own. For a missing blob the
-// error is a *MissingError. A call of Behind writes no bytes once, when it no longer waits for others:
-// the bytes come as soon as those of another call would.
+// error is a *MissingError. A call of Behind first writes an empty slice,
+// when it no longer waits for others: its bytes come as soon as those of any other call.
 type RangeFetcher interface {
 	Fetcher
 	FetchRange(ctx context.Context, d digest.Digest, part span.Span, w io.Writer) error

@@ -123,16 +123,16 @@ func eachAround(dir, file string, use func(dir, text string)) error {
 // sortByCore puts the CPUs of a core, and the cores of a package, side by side, so that few cores
 // and packages are shared between slots.
 func sortByCore(cpus []int) {
-	place := map[int][2]int64{}
+	topology := map[int][2]int64{}
 	for _, cpu := range cpus {
 		dir := fmt.Sprintf("/sys/devices/system/cpu/cpu%d/topology/", cpu)
 		// Without these files CPUs keep their order, which is right for one package.
 		pkg, _ := os.ReadFile(dir + "physical_package_id")
 		core, _ := os.ReadFile(dir + "core_id")
-		place[cpu] = [2]int64{number(pkg), number(core)}
+		topology[cpu] = [2]int64{number(pkg), number(core)}
 	}
 	slices.SortStableFunc(cpus, func(a, b int) int {
-		x, y := place[a], place[b]
+		x, y := topology[a], topology[b]
 		return slices.Compare(x[:], y[:])
 	})
 }

@@ -98,7 +98,7 @@ func (p *plan) write(ctx context.Context, root *os.Root) error {
 // and copies it to all files that have this content.
 func (p *plan) writeFiles(ctx context.Context, root *os.Root) error {
 	var wanted []digest.Digest
-	places := map[digest.Digest][]plannedFile{}
+	byDigest := map[digest.Digest][]plannedFile{}
 	for _, f := range p.files {
 		if f.digest.IsEmptyBlob() || f.inline != nil {
 			if err := writeInline(root, f); err != nil {
@@ -106,10 +106,10 @@ func (p *plan) writeFiles(ctx context.Context, root *os.Root) error {
 			}
 			continue
 		}
-		if len(places[f.digest]) == 0 {
+		if len(byDigest[f.digest]) == 0 {
 			wanted = append(wanted, f.digest)
 		}
-		places[f.digest] = append(places[f.digest], f)
+		byDigest[f.digest] = append(byDigest[f.digest], f)
 	}
 	if len(wanted) == 0 {
 		return nil
@@ -117,7 +117,7 @@ func (p *plan) writeFiles(ctx context.Context, root *os.Root) error {
 	// Calls of the callback may overlap. They only read places, and no two of them write the same
 	// file.
 	return p.client.Fetch(ctx, wanted, func(d digest.Digest, r io.Reader) error {
-		return writeCopies(root, places[d], r)
+		return writeCopies(root, byDigest[d], r)
 	})
 }
 

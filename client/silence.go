@@ -25,21 +25,21 @@ var errHangs = status.Error(codes.Unavailable, "the scheduler keeps its connecti
 // the server's capabilities; any answer shows that the server is alive.
 type attention struct {
 	sync.WaitGroup
-	heard chan struct{}
+	answered chan struct{}
 }
 
 // attend runs until ctx ends. It calls cancel with errHangs if no message arrives and the server
 // does not answer.
 func (a *attention) attend(ctx context.Context, w *watch, cancel context.CancelCauseFunc) {
-	a.heard = make(chan struct{}, 1)
+	a.answered = make(chan struct{}, 1)
 	a.Go(func() {
 		for {
 			select {
 			case <-ctx.Done():
 				return
-			case <-a.heard:
+			case <-a.answered:
 			case <-time.After(askAfter):
-				if w.answers(ctx, a.heard) {
+				if w.answers(ctx, a.answered) {
 					continue
 				}
 				cancel(errHangs)
@@ -52,16 +52,16 @@ func (a *attention) attend(ctx context.Context, w *watch, cancel context.CancelC
 // hear records that a message has arrived.
 func (a *attention) hear() {
 	select {
-	case a.heard <- struct{}{}:
+	case a.answered <- struct{}{}:
 	default:
 	}
 }
 
 // answers sends a request, and reports whether the server answers it or a message arrives on the
 // stream.
-func (w *watch) answers(ctx context.Context, heard <-chan struct{}) bool {
+func (w *watch) answers(ctx context.Context, answered <-chan struct{}) bool {
 	limited, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	_, err := w.able.GetCapabilities(limited, &repb.GetCapabilitiesRequest{InstanceName: w.req.Instance})
-	return status.Code(err) != codes.DeadlineExceeded || limited.Err() == nil || ctx.Err() != nil || len(heard) > 0
+	return status.Code(err) != codes.DeadlineExceeded || limited.Err() == nil || ctx.Err() != nil || len(answered) > 0
 }

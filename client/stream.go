@@ -33,15 +33,15 @@ const (
 // A watch follows one action to its response, over as many streams as necessary.
 type watch struct {
 	*execution
-	name      string    // of the operation; "" before it is known
-	heard     time.Time // when the server last answered
-	pause     time.Duration
-	forgotten int
+	name       string    // of the operation; "" before it is known
+	lastAnswer time.Time // when the server last answered
+	pause      time.Duration
+	forgotten  int
 }
 
 // run executes the uploaded action and waits for the response.
 func (x *execution) run(ctx context.Context) (*repb.ExecuteResponse, error) {
-	w := &watch{execution: x, heard: time.Now(), pause: firstPause}
+	w := &watch{execution: x, lastAnswer: time.Now(), pause: firstPause}
 	defer func() {
 		if ctx.Err() != nil && x.req.CancelWithContext {
 			w.cancel(ctx)
@@ -80,7 +80,7 @@ func (w *watch) cancel(ctx context.Context) {
 func (w *watch) mayRetry(err error) bool {
 	switch status.Code(err) {
 	case codes.Unavailable:
-		return time.Since(w.heard) < retryFor
+		return time.Since(w.lastAnswer) < retryFor
 	case codes.NotFound:
 		// REv2, WaitExecution: the operation no longer exists, so call Execute again.
 		w.forgotten++
@@ -118,7 +118,7 @@ func (w *watch) read(ctx context.Context, attention *attention, live *views) (*l
 	for began := false; ; began = true {
 		op, err := stream.Recv()
 		if err != nil && began {
-			w.heard = time.Now() // the stream may have been silent for hours
+			w.lastAnswer = time.Now() // the stream may have been silent for hours
 		}
 		if errors.Is(err, io.EOF) {
 			return nil, status.Error(codes.Unavailable, "the stream ended before the action did")
@@ -127,7 +127,7 @@ func (w *watch) read(ctx context.Context, attention *attention, live *views) (*l
 			return nil, err
 		}
 		attention.hear()
-		w.name, w.heard, w.pause = op.GetName(), time.Now(), firstPause
+		w.name, w.lastAnswer, w.pause = op.GetName(), time.Now(), firstPause
 		if op.GetDone() {
 			return op, nil
 		}

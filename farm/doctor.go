@@ -45,8 +45,8 @@ const (
 type Finding struct {
 	What  string       `json:"what"`
 	State FindingState `json:"state"`
-	// Why is the present state or the missing part, Costs the consequence, and Remedy what to do about it;
-	// each may be empty.
+	// Why is the present state or the missing part, Costs the consequence, and Remedy what to do
+	// about it; each may be empty.
 	Why    string `json:"why,omitempty"`
 	Costs  string `json:"costs,omitempty"`
 	Remedy string `json:"remedy,omitempty"`

@@ -37,7 +37,7 @@ func targetsOf(b *historypb.Build) string {
 
 // placeOf returns the text of the field Worker of a build: the user and host that the build tool
 // reports.
-func placeOf(b *historypb.Build) string {
+func originOf(b *historypb.Build) string {
 	if b.GetLocalUser() == "" && b.GetHost() == "" {
 		return ""
 	}

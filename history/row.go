@@ -60,7 +60,7 @@ func rowOf(r *historypb.Record) *Row {
 	}
 	if b := r.GetBuild(); b != nil {
 		row.IsBuild = true
-		row.Texts[Target], row.Texts[Worker] = targetsOf(b), placeOf(b)
+		row.Texts[Target], row.Texts[Worker] = targetsOf(b), originOf(b)
 	}
 	return row
 }

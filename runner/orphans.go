@@ -55,7 +55,7 @@ func (p *parent) do(f func()) {
 func (p *parent) start(name string, argv []string, attr *os.ProcAttr, adopts bool) (proc *os.Process, err error) {
 	p.do(func() {
 		if adopts {
-			if err = p.adopt(); err != nil {
+			if err = p.becomeSubreaper(); err != nil {
 				return
 			}
 		}
@@ -66,8 +66,8 @@ func (p *parent) start(name string, argv []string, attr *os.ProcAttr, adopts boo
 	return proc, err
 }
 
-// adopt makes this process the parent of what its launchers leave.
-func (p *parent) adopt() error {
+// becomeSubreaper makes this process the parent of what its launchers leave.
+func (p *parent) becomeSubreaper() error {
 	if p.strangers != nil {
 		return nil
 	}

@@ -32,14 +32,14 @@ func (s sharedRuns) Get(_ context.Context, k record.Key) ([]byte, error) {
 
 func (s sharedRuns) Put(context.Context, record.Key, []byte) error { return nil }
 
-// reuseStorage has all outputs, and takes results.
-type reuseStorage struct{ *fakeStorage }
+// pastStorage has all outputs, and takes results.
+type pastStorage struct{ *fakeStorage }
 
-func (s reuseStorage) FindMissing(context.Context, []digest.Digest) ([]digest.Digest, error) {
+func (s pastStorage) FindMissing(context.Context, []digest.Digest) ([]digest.Digest, error) {
 	return nil, nil
 }
 
-func (s reuseStorage) PutActionResult(_ context.Context, d digest.Digest, r *repb.ActionResult) error {
+func (s pastStorage) PutActionResult(_ context.Context, d digest.Digest, r *repb.ActionResult) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.results[d] = proto.CloneOf(r)
@@ -68,7 +68,7 @@ func TestSpare(t *testing.T) {
 		"switched off":       {like: alike, without: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			runs, storage := sharedRuns{}, reuseStorage{}
+			runs, storage := sharedRuns{}, pastStorage{}
 			finder, err := pastruns.New(pastruns.Options{
 				SharedRuns: runs, Logger: zap.NewNop(), Storage: func(string, digest.Function) pastruns.Storage { return storage },
 			})

@@ -53,13 +53,13 @@ func Groups(flags *pflag.FlagSet) []Group {
 	flags.SortFlags = sorted
 	slices.SortStableFunc(groups, func(a, b Group) int {
 		order := func(g Group) int { return slices.Index([]string{otherGroup, "", lastGroup}, g.Name) }
-		place := func(g Group) int {
+		rank := func(g Group) int {
 			if i := order(g); i >= 0 {
 				return i
 			}
 			return 1
 		}
-		return cmp.Compare(place(a), place(b))
+		return cmp.Compare(rank(a), rank(b))
 	})
 	return groups
 }

@@ -94,7 +94,7 @@ func (p *position) execute(ctx context.Context, t *task) (response *repb.Execute
 	if _, reused := a.former.Reused(); reused {
 		return response, func() {
 			a.release()
-			a.adopt(ctx)
+			a.rememberRun(ctx)
 		}
 	}
 	if err != nil {

@@ -93,9 +93,9 @@ func (a *action) wantsRun() bool {
 	return false
 }
 
-// adopt records the run of another worker whose result was reused.
-func (a *action) adopt(ctx context.Context) {
-	if err := a.former.Adopt(ctx); err != nil {
+// rememberRun records the run of another worker whose result was reused.
+func (a *action) rememberRun(ctx context.Context) {
+	if err := a.former.Remember(ctx); err != nil {
 		a.log.Debug("the scheduler will be asked again for runs of other workers", zap.Error(err))
 	}
 }

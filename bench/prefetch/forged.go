@@ -124,11 +124,11 @@ func wrongPaths(how column, read, unread []string) (paths []string) {
 
 // files returns the paths of all files below root: those that the last run read, and the others.
 func (t *inputTree) files(ctx context.Context, root digest.Digest, last prefetch.Record) (read, unread []string, err error) {
-	type place struct {
+	type directoryAt struct {
 		path   string
 		digest digest.Digest
 	}
-	for todo := []place{{"", root}}; len(todo) > 0; {
+	for todo := []directoryAt{{"", root}}; len(todo) > 0; {
 		at := todo[0]
 		todo = todo[1:]
 		d, err := t.directory(ctx, at.digest)
@@ -140,7 +140,7 @@ func (t *inputTree) files(ctx context.Context, root digest.Digest, last prefetch
 			path := filepath.Join(at.path, e.Name)
 			switch {
 			case e.Kind == tree.Dir:
-				todo = append(todo, place{path, e.Digest})
+				todo = append(todo, directoryAt{path, e.Digest})
 			case e.Kind == tree.File && last.ReadLast(prefetch.HashPath(path)):
 				read = append(read, path)
 			case e.Kind == tree.File:

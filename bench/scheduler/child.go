@@ -121,7 +121,7 @@ func NewChildCommand() *cobra.Command {
 	}
 }
 
-func serveScheduler(ctx context.Context, dir, place string) error {
+func serveScheduler(ctx context.Context, dir, location string) error {
 	log, err := flags.Logging{}.NewLogger()
 	if err != nil {
 		return err
@@ -132,7 +132,7 @@ func serveScheduler(ctx context.Context, dir, place string) error {
 	defer serve.PaceMemory(ctx, report.MemoryBytes, true)()
 	out := json.NewEncoder(os.Stdout)
 	s := farm.Scheduler{
-		Listen: "127.0.0.1:0", Data: dir, Storage: storage.Settings{Location: place, CacheSize: "8G"}, Logger: log,
+		Listen: "127.0.0.1:0", Data: dir, Storage: storage.Settings{Location: location, CacheSize: "8G"}, Logger: log,
 		// Here all clients have the same address.
 		Config: tuning.Config{MaxPerClient: 2 * openStreams},
 	}

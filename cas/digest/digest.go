@@ -128,8 +128,8 @@ func (d Digest) Function() Function { return d.fn }
 
 // Hash returns the hash in lower-case hexadecimal.
 func (d Digest) Hash() string {
-	var room [2 * HashSize]byte
-	return string(hex.AppendEncode(room[:0], d.hash[:]))
+	var buffer [2 * HashSize]byte
+	return string(hex.AppendEncode(buffer[:0], d.hash[:]))
 }
 
 // AppendHash appends the HashSize bytes of the hash to b.

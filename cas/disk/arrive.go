@@ -86,8 +86,8 @@ func (f *files) createTemp() (*os.File, error) {
 		return err
 	}
 	dir := f.TempDir()
-	if f.places != nil {
-		dir = f.places.Next()
+	if f.scatter != nil {
+		dir = f.scatter.Next()
 	}
 	err := f.withSpace(1, func() error {
 		if err := create(dir); !errors.Is(err, fs.ErrNotExist) {

@@ -37,10 +37,10 @@ type layout struct {
 // Actions. The folder is locked against other processes. Its ledger has the contents.
 type files struct {
 	*folder.Folder
-	layout layout
-	log    *zap.Logger
-	serial atomic.Int64               // names temporary files; they are removed at the start
-	places interface{ Next() string } // the folder of a new temporary file; nil: TempDir
+	layout  layout
+	log     *zap.Logger
+	serial  atomic.Int64               // names temporary files; they are removed at the start
+	scatter interface{ Next() string } // the folder of a new temporary file; nil: TempDir
 	// setAside moves a damaged file away, and reports it unless found is empty. Nil: the file is
 	// removed.
 	setAside func(k digest.Digest, path, found string) error
@@ -52,7 +52,7 @@ type files struct {
 // spread is Options.Spread. Files keep the place on the disk that they have as temporary ones.
 func (f *files) spread(wanted bool) {
 	if wanted {
-		f.places = tempfolder.NewScatter(f.TempDir())
+		f.scatter = tempfolder.NewScatter(f.TempDir())
 	}
 }
 

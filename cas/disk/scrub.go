@@ -163,9 +163,9 @@ func keyNear(shard string) func(*entry) (digest.Digest, bool) {
 	group, digits, _ := strings.Cut(shard, "/")
 	first, err := hex.DecodeString(digits)
 	return func(e *entry) (digest.Digest, bool) {
-		var room [digest.HashSize]byte
+		var buffer [digest.HashSize]byte
 		within := e.state == present && err == nil && len(first) == 1 &&
-			e.key.Function().String() == group && e.key.AppendHash(room[:0])[0]>>4 == first[0]>>4
+			e.key.Function().String() == group && e.key.AppendHash(buffer[:0])[0]>>4 == first[0]>>4
 		return e.key, within
 	}
 }

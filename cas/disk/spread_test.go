@@ -29,7 +29,7 @@ func TestPlaces(t *testing.T) {
 	if err := os.Mkdir(there, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	s.files.places = &given{there, filepath.Join(s.TempDir(), "gone"), filepath.Join(t.TempDir(), "gone", "too")}
+	s.files.scatter = &given{there, filepath.Join(s.TempDir(), "gone"), filepath.Join(t.TempDir(), "gone", "too")}
 	for i := range 4 {
 		text := fmt.Append(nil, "text ", i)
 		d := digest.Of(digest.SHA256, text)
@@ -44,7 +44,7 @@ func TestPlaces(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.files.places = &given{there}
+	s.files.scatter = &given{there}
 	v, err := newSpaceWriter(s.files, digest.Of(digest.SHA256, []byte("unfinished too")))
 	if err != nil {
 		t.Fatal(err)

@@ -99,7 +99,7 @@ type spaceWriter struct {
 	digest   digest.Digest // no more than its size is written
 	written  int64
 	reserved int64 // the reservation, which is the size at the end
-	room     func(cost int64) error
+	makeRoom func(cost int64) error
 }
 
 // Create starts a blob d, whose bytes are written in order. It rejects a blob that can never fit.
@@ -109,7 +109,7 @@ func (s *Store) Create(d digest.Digest) (cas.Writer, error) {
 	if err != nil {
 		return nil, err
 	}
-	w.room = s.files.reserve
+	w.makeRoom = s.files.reserve
 	return w, nil
 }
 
@@ -129,7 +129,7 @@ func newSpaceWriter(f *blobs, d digest.Digest) (*spaceWriter, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &spaceWriter{files: f, file: tamper.NewOwn(file), digest: d, room: f.makeRoom}, nil
+	return &spaceWriter{files: f, file: tamper.NewOwn(file), digest: d, makeRoom: f.makeRoom}, nil
 }
 
 // Keep makes the completely written file the blob, and pins it. After an error Drop must still be
@@ -164,7 +164,7 @@ func (w *spaceWriter) reserve(n int64) error {
 		return nil
 	}
 	need = max(need, min(reserveBytes, w.digest.SizeBytes()-w.reserved))
-	err := w.room(need)
+	err := w.makeRoom(need)
 	if err == nil {
 		w.reserved += need
 	}

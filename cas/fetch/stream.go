@@ -192,8 +192,8 @@ func (a *arrival) planWantsLocked(p *plan) {
 	}
 }
 
-// sureLocked reports whether s is worth waiting for: a low-priority stream may have to wait long for
-// its call.
+// sureLocked reports whether s is worth waiting for: a low-priority stream may have to wait long
+// for its call.
 func (s *stream) sureLocked() bool { return s.state.came() || s.begun || !s.behind() }
 
 // inFrontLocked returns the number of streams for waiting callers.

@@ -45,9 +45,9 @@ type Options struct {
 	// present the grant of Grants for that action; with nil Grants no caller can.
 	AllowActionUpdates bool
 	Grants             *Grants
-	// WaitForMemory waits until a call may use so many bytes of memory, including those for its answer; 0
-	// means that it needs none any more. It gets the context of the call. Nil: there is always
-	// enough.
+	// WaitForMemory waits until a call may use so many bytes of memory, including those for its
+	// answer; 0 means that it needs none any more. It gets the context of the call. Nil: there is
+	// always enough.
 	WaitForMemory func(ctx context.Context, bytes int64) error
 	// MaxPartialUploads bounds the interrupted uploads that are kept to be resumed (default 128).
 	// PartialUploadAge is for how long they are kept (default 30 minutes); an expired one is

@@ -113,12 +113,12 @@ func (w *way) step() error {
 // checkOwner returns an error if another user has made the file at a path, in a place where
 // everybody may.
 func (w *way) checkOwner(path string, own *unix.Stat_t) error {
-	var place unix.Stat_t
-	if err := unix.Fstat(w.fd, &place); err != nil {
+	var folder unix.Stat_t
+	if err := unix.Fstat(w.fd, &folder); err != nil {
 		return &os.PathError{Op: "stat", Path: w.path, Err: err}
 	}
 	const everybody = 0o002
-	if place.Mode&everybody != 0 && own.Uid != 0 && int(own.Uid) != os.Geteuid() {
+	if folder.Mode&everybody != 0 && own.Uid != 0 && int(own.Uid) != os.Geteuid() {
 		return &advised{fmt.Errorf("%s belongs to user %d, who made it in %s, where everybody may", path, own.Uid, w.path), otherFolder}
 	}
 	return nil

@@ -11,9 +11,9 @@ import (
 	"google.golang.org/grpc/grpclog"
 )
 
-// adopt has the libraries log to a program's log what they would print to standard error
+// redirectLibraries has the libraries log to a program's log what they would print to standard error
 // themselves. It must come before the first use of gRPC.
-func adopt(log *zap.Logger) {
+func redirectLibraries(log *zap.Logger) {
 	_, _ = zap.RedirectStdLogAt(log, zap.WarnLevel) // the level is valid
 	grpclog.SetLoggerV2(zapgrpc.NewLogger(log.WithOptions(zap.IncreaseLevel(zap.ErrorLevel))))
 	redis.SetLogger(redisLog{log})

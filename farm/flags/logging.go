@@ -30,7 +30,7 @@ func (l Logging) NewLogger() (*zap.Logger, error) {
 	}
 	log, err := l.newLogger(level)
 	if err == nil {
-		adopt(log)
+		redirectLibraries(log)
 	}
 	return log, err
 }

@@ -50,14 +50,14 @@ func Take(data string, positions int) (*Own, error) {
 	if uint64(positions) > uint64(blocks) {
 		return nil, fmt.Errorf("there are no users for %d actions", positions)
 	}
-	places := blocks - uint32(positions) + 1
+	candidates := blocks - uint32(positions) + 1
 	hash := fnv.New32a()
 	_, _ = hash.Write([]byte(data))
 	if host, err := os.Hostname(); err == nil { // in containers: workers there do not see the locks of others
 		_, _ = hash.Write([]byte(host))
 	}
-	for try := range places {
-		block := (hash.Sum32()%places + try) % places
+	for try := range candidates {
+		block := (hash.Sum32()%candidates + try) % candidates
 		own := &Own{First: firstOwnID + block*idsEach, Each: idsEach, Count: positions}
 		taken, err := own.lock(block, positions)
 		if err != nil {

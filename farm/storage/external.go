@@ -39,7 +39,7 @@ const (
 // that forwards to this scheduler, such as bb_storage, first requests the scheduler's capabilities.
 type external struct {
 	*dial.Storage
-	place    string
+	location string
 	logger   *zap.Logger
 	patience time.Duration // of learn; 0: it has no end
 	knows    atomic.Pointer[repb.CacheCapabilities]
@@ -61,7 +61,7 @@ func (s *Settings) connect(ctx context.Context, o Options) (*Opened, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &external{Storage: remote, place: s.Location, logger: logger, patience: o.Patience}
+	e := &external{Storage: remote, location: s.Location, logger: logger, patience: o.Patience}
 	opened := &Opened{
 		View: func(instance string, fn digest.Function) View {
 			return elsewhere{remote.WithInstance(instance, fn)}
@@ -121,7 +121,7 @@ func (e *external) ask(ctx context.Context) (*repb.ServerCapabilities, error) {
 // it has one.
 func (e *external) learn(ctx context.Context) error {
 	waits := time.AfterFunc(storagePatience, func() {
-		e.logger.Warn("storage does not answer; the scheduler will serve when it does", zap.String("storage", e.place))
+		e.logger.Warn("storage does not answer; the scheduler will serve when it does", zap.String("storage", e.location))
 	})
 	defer waits.Stop()
 	limited, cancel := ctx, context.CancelFunc(func() {})
@@ -142,10 +142,10 @@ func (e *external) learn(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return nil // it is stopped
 		case isFinal(err):
-			return fmt.Errorf("get capabilities of storage %s: %w", e.place, err)
+			return fmt.Errorf("get capabilities of storage %s: %w", e.location, err)
 		}
 		if over := pause.For(limited, storagePause); over != nil {
-			return durable.Unanswered{Err: fmt.Errorf("get capabilities of storage %s: %w", e.place, errors.Join(over, err))}
+			return durable.Unanswered{Err: fmt.Errorf("get capabilities of storage %s: %w", e.location, errors.Join(over, err))}
 		}
 	}
 }

@@ -117,20 +117,20 @@ func (s *Opened) grants(g *casserver.Grants) {
 }
 
 // CheckLocation returns an error unless place is that of a storage.
-func CheckLocation(place string) error {
-	if strings.HasPrefix(place, "dir:") {
+func CheckLocation(location string) error {
+	if strings.HasPrefix(location, "dir:") {
 		return nil
 	}
-	return dial.CheckStorage(place)
+	return dial.CheckStorage(location)
 }
 
 // Open opens storage, or connects to it. ctx must last as long as the storage is used.
 func (s *Settings) Open(ctx context.Context, o Options) (*Opened, error) {
-	place := s.Location
-	if place == "" {
-		place = "dir:" + filepath.Join(o.Data, "storage")
+	location := s.Location
+	if location == "" {
+		location = "dir:" + filepath.Join(o.Data, "storage")
 	}
-	if dir, ok := strings.CutPrefix(place, "dir:"); ok {
+	if dir, ok := strings.CutPrefix(location, "dir:"); ok {
 		if s.ActionCache != "" {
 			return nil, settings.Wrong("tuning.action_cache: it is embedded with the storage; give the address of storage, too")
 		}

@@ -97,9 +97,9 @@ func (c *calls) claim(q *queue, most int) (woken int) {
 	return woken
 }
 
-// yieldingWorker takes out the first worker of the unwanted runs of a queue that would get a task now; nil: there
-// is none. A worker that does not is passed over: the next task may be for it. There are never
-// many, as they are of one program, which all queued tasks avoid.
+// yieldingWorker takes out the first worker of the unwanted runs of a queue that would get a task
+// now; nil: there is none. A worker that does not is passed over: the next task may be for it. There
+// are never many, as they are of one program, which all queued tasks avoid.
 func (c *calls) yieldingWorker(q *queue) *worker {
 	s := &q.unwanted
 	var avoided *program

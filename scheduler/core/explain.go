@@ -146,15 +146,15 @@ func (q *queue) staff(t *task) (serving, free, drained, suspended int) {
 			continue
 		}
 		var has [Suspended + 1]bool
-		room := false
+		takesNow := false
 		for _, w := range p.positions {
 			has[w.takes] = true
-			room = room || w.takes == Serving && w.busy() == (request.Key{})
+			takesNow = takesNow || w.takes == Serving && w.busy() == (request.Key{})
 		}
 		switch {
 		case has[Serving]:
 			serving++
-			if room {
+			if takesNow {
 				free++
 			}
 		case has[Suspended]:

@@ -142,8 +142,8 @@ func (q *queue) park(t *task) {
 	q.parked[t] = struct{}{}
 }
 
-// unwantedRuns are the runs of a queue that no client waits for, and whose workers have not been woken to
-// yield.
+// unwantedRuns are the runs of a queue that no client waits for, and whose workers have not been
+// woken to yield.
 type unwantedRuns struct {
 	queue *queue
 	// list has them in the order in which their last clients stopped waiting; some may have ended,

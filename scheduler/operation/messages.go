@@ -65,13 +65,13 @@ func encodeMetadata(st *event.Status) []byte {
 
 // appendProgress appends the ExecutedActionMetadata of an operation that is not done.
 func appendProgress(b []byte, st *event.Status) []byte {
-	var room [32]byte
+	var buffer [32]byte
 	if st.Worker != "" {
 		b = appendBytes(b, 1, st.Worker)
 	}
-	b = appendBytes(b, 2, appendTime(room[:0], st.Queued))
+	b = appendBytes(b, 2, appendTime(buffer[:0], st.Queued))
 	if st.Worker != "" {
-		b = appendBytes(b, 3, appendTime(room[:0], st.Started))
+		b = appendBytes(b, 3, appendTime(buffer[:0], st.Started))
 	}
 	return b
 }
@@ -83,10 +83,10 @@ func appendStreamName(b []byte, field protowire.Number, operation, stream string
 }
 
 func appendDigest(b []byte, d digest.Digest) []byte {
-	var room [digest.HashSize]byte
+	var buffer [digest.HashSize]byte
 	b = protowire.AppendTag(b, 1, protowire.BytesType)
 	b = protowire.AppendVarint(b, 2*digest.HashSize)
-	return appendNumber(hex.AppendEncode(b, d.AppendHash(room[:0])), 2, d.SizeBytes())
+	return appendNumber(hex.AppendEncode(b, d.AppendHash(buffer[:0])), 2, d.SizeBytes())
 }
 
 func appendTime(b []byte, t time.Time) []byte {

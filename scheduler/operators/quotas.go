@@ -74,7 +74,7 @@ func runMessage(r view.QuotaRun) *admin.Run {
 func (s *quotas) ListQuotas(_ context.Context, req *admin.ListQuotasRequest) (*admin.ListQuotasResponse, error) {
 	resp := &admin.ListQuotasResponse{}
 	views, runs := s.cohortsAndRuns(req.GetWithRuns())
-	room := quota.MaxOfCohort
+	left := quota.MaxOfCohort
 	for _, v := range views {
 		if req.GetCohort() != "" && req.GetCohort() != v.Name {
 			continue
@@ -85,7 +85,7 @@ func (s *quotas) ListQuotas(_ context.Context, req *admin.ListQuotasRequest) (*a
 		c := cohortMessage(v)
 		for _, q := range c.GetQuotas() {
 			for _, r := range runs[quota.Key{Cohort: v.Name, Instance: q.GetInstanceName()}] {
-				if room--; room >= 0 {
+				if left--; left >= 0 {
 					q.Runs = append(q.Runs, runMessage(r))
 				}
 			}

@@ -101,8 +101,8 @@ type knownDirectory struct {
 
 // directoryLocked returns the directory with that number.
 func (m *Image) directoryLocked(nid uint64) (*knownDirectory, error) {
-	place := &m.recent[nid%recentDirs]
-	if dir := *place; dir != nil && dir.nid == nid {
+	slot := &m.recent[nid%recentDirs]
+	if dir := *slot; dir != nil && dir.nid == nid {
 		return dir, nil
 	}
 	inode, err := m.readInode(nid, m.inode[:])
@@ -120,7 +120,7 @@ func (m *Image) directoryLocked(nid uint64) (*knownDirectory, error) {
 	if nid != rootNID {
 		dir.prefix += "/"
 	}
-	*place = dir
+	*slot = dir
 	return dir, nil
 }
 

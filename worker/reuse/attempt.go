@@ -68,8 +68,8 @@ func (a *Attempt) Find(ctx context.Context, s lookback.Storage) {
 	}
 }
 
-// Adopt remembers another worker's run that was reused.
-func (a *Attempt) Adopt(ctx context.Context) error {
+// Remember remembers another worker's run that was reused.
+func (a *Attempt) Remember(ctx context.Context) error {
 	if a == nil || a.others == nil {
 		return nil
 	}

@@ -172,7 +172,7 @@ func TestRunsOfOtherWorkers(t *testing.T) {
 			t.Errorf("%s: reused %v", name, run)
 		}
 		// A worker need not ask for a run that it has adopted.
-		check(t, a.Adopt(t.Context()))
+		check(t, a.Remember(t.Context()))
 		asked := service.asked
 		if got, _ := w.finds(src.tree(t, unreadEdited), fakeStorage{}); got != lookback.Reused || service.asked > asked {
 			t.Errorf("the next time: %s, asked %d times", got, service.asked-asked)
@@ -220,7 +220,7 @@ func TestSharedRunsAreChecked(t *testing.T) {
 		w := service.worker(t, &fakeMachine{name: "alike"})
 		if got, a := w.finds(now, fakeStorage{}); got == lookback.Reused {
 			t.Errorf("%s: %s", name, got)
-		} else if err := a.Adopt(t.Context()); err != nil {
+		} else if err := a.Remember(t.Context()); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 		w.runs(now) // it continues with its own runs

@@ -5,8 +5,8 @@ import (
 	"iter"
 )
 
-// An entry is that of a backlog in a heap. It holds the values of the backlog when it was placed last,
-// so that comparisons need not read the backlog, which is anywhere in memory.
+// An entry is that of a backlog in a heap. It holds the values of the backlog when it was placed
+// last, so that comparisons need not read the backlog, which is anywhere in memory.
 type entry struct {
 	grade         Grade
 	score, served float64

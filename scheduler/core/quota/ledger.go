@@ -202,8 +202,8 @@ func (l *Ledger) Headroom(instance string, cost int64) int64 {
 	return most
 }
 
-// HeadroomWithout returns how many runs of the cost of one that runs its instance could start if it did
-// not.
+// HeadroomWithout returns how many runs of the cost of one that runs its instance could start if it
+// did not.
 func (l *Ledger) HeadroomWithout(r *Run) int64 {
 	return r.account.headroom(r.account.used-r.Cost, r.Cost)
 }
