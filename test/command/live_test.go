@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"strings"
 	"testing"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
@@ -40,26 +41,28 @@ func TestLiveOutput(t *testing.T) {
 
 // startedOver damages the input of an action that prints it, so that it runs again. The valid
 // output must be printed once, and a client that has seen the first run's output must be told that
-// it is void.
+// it is void. The input is large, so that the command has opened it long before the worker has
+// verified it: a smaller one could be replaced by the right one before.
 func startedOver(f *programs.Test) {
 	f.Helper()
 	const right, wrong = "good bytes\n", "food bytes\n"
 	data := filepath.Join(f.Dir, "data")
 	farm, address := f.Up(data, "--config", f.Write("farm.yaml", twoStores)) // the other one has the right bytes
-	f.Write("in/text", right)
+	rest := strings.Repeat("\x00", 64<<20)
+	f.Write("in/text", right+rest)
 	gate := filepath.Join(f.Dir, "second gate")
 	run := func(script string, args ...string) *programs.Process {
 		return f.Exec(address, append(args, "--timeout", "50s", "--input", "in", "--", "/bin/sh", "-c", script)...)
 	}
-	run("cat text").Expect(0, right)
-	blob := filepath.Join(data, "worker", "cas", filepath.FromSlash(disk.BlobPath(digest.Of(digest.SHA256, []byte(right)))))
-	if b, err := os.ReadFile(blob); err != nil || !bytes.Equal(b, []byte(right)) {
-		f.Fatalf("the worker has %q of the input: %v", b, err)
+	run("head -n 1 text").Expect(0, right)
+	blob := filepath.Join(data, "worker", "cas", filepath.FromSlash(disk.BlobPath(digest.Of(digest.SHA256, []byte(right+rest)))))
+	if b, err := os.ReadFile(blob); err != nil || !bytes.Equal(b, []byte(right+rest)) {
+		f.Fatalf("the worker has %d bytes of the input, or others: %v", len(b), err)
 	}
-	if err := os.WriteFile(blob, []byte(wrong), 0); err != nil {
+	if err := os.WriteFile(blob, []byte(wrong+rest), 0); err != nil {
 		f.Fatal(err)
 	}
-	script := fmt.Sprintf("cat text; until [ -e '%s' ]; do sleep 0.05; done", gate)
+	script := fmt.Sprintf("head -n 1 text; until [ -e '%s' ]; do sleep 0.05; done", gate)
 	live, later := run(script, "--live=on"), run(script)
 	live.WaitFor(&live.Stdout, regexp.MustCompile(`^`+wrong+`$`))
 	f.Write("second gate", "")
