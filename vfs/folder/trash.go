@@ -139,9 +139,14 @@ func (t *Trash) remove(what rubbish) {
 // Stop leaves the remaining folders to the next process.
 func (t *Trash) Stop() { t.stopped.Store(true) }
 
-// Close waits until everything is removed, or Stop was called. Nobody may call Put at the same
+// Close waits until everything is removed, or Stop was called. What could not be removed before, or
+// not be found because the folder was elsewhere, is tried once more. Nobody may call Put at the same
 // time.
 func (t *Trash) Close() error {
+	t.remover.Wait()
+	if err := t.Sweep(); err != nil {
+		return err
+	}
 	t.remover.Wait()
 	if t.stopped.Load() {
 		return nil

@@ -48,3 +48,34 @@ func TestTrash(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// TestTrashMoved: what was not found because the trash was elsewhere is removed in the end.
+func TestTrashMoved(t *testing.T) {
+	base := filepath.Join(t.TempDir(), "base")
+	tr := NewTrash(filepath.Join(base, "t"), zap.NewNop())
+	moved := make(chan struct{})
+	for _, name := range []string{"a", "b"} {
+		p := filepath.Join(base, name)
+		if err := errors.Join(os.MkdirAll(p, 0o755), os.WriteFile(filepath.Join(p, "file"), nil, 0o644)); err != nil {
+			t.Fatal(err)
+		}
+		err := tr.PutWith(p, func(dir int, name string) error {
+			<-moved
+			return unlink(dir, name)
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := os.Rename(base, base+"-moved"); err != nil {
+		t.Fatal(err)
+	}
+	close(moved)
+	tr.Wait()
+	if err := errors.Join(os.Rename(base+"-moved", base), tr.Close()); err != nil {
+		t.Error(err)
+	}
+	if left, err := os.ReadDir(base); err != nil || len(left) > 0 {
+		t.Errorf("left %v, %v", left, err)
+	}
+}
