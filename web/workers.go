@@ -51,6 +51,13 @@ func (p *workerPages) list(ctx context.Context, r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	// The quick request comes first, because the pause after a request is longer than it.
+	own, err := answers.Get(ctx, p.Source, "own storage", func(ctx context.Context) (*admin.ListStoresResponse, error) {
+		return p.Scheduler.ListStores(ctx, &admin.ListStoresRequest{Own: true})
+	})
+	if err != nil {
+		return nil, err
+	}
 	token := r.FormValue("page")
 	list, err := answers.Get(ctx, p.Source, "workers "+asked+" "+token, func(ctx context.Context) (*admin.ListWorkersResponse, error) {
 		return p.Scheduler.ListWorkers(ctx, &admin.ListWorkersRequest{Pattern: which, PageSize: pageRows, PageToken: token, Positions: true})
@@ -61,12 +68,6 @@ func (p *workerPages) list(ctx context.Context, r *http.Request) (any, error) {
 	v := workersView{rows: rows[*admin.Worker]{list.GetWorkers(), asked, list.GetNextPageToken()}}
 	v.Spans, v.Span = spans, charts.Spans()[span]
 	v.Programs, v.Lost = p.programs(list.GetWorkers(), span), list.GetLost()
-	own, err := answers.Get(ctx, p.Source, "own storage", func(ctx context.Context) (*admin.ListStoresResponse, error) {
-		return p.Scheduler.ListStores(ctx, &admin.ListStoresRequest{Own: true})
-	})
-	if err != nil {
-		return nil, err
-	}
 	for _, store := range own.GetStores() {
 		v.Storage = store
 	}
