@@ -113,32 +113,34 @@ func (o *Options) hidden() ([]string, error) {
 }
 
 // detachRounds limits how often detach reads the table of mounts.
-const detachRounds = 4
+const detachRounds = 64
 
 // detach unmounts the mounts in unwanted, the newest first. A worker may give an input root another
-// name meanwhile, so that it is not found by the name in the table: detach reads that again.
+// name meanwhile, so that it is not found by the name in the table: detach reads that again, and
+// fails if some are always missed.
 func detach(unwanted func(mountinfo.Mount) bool) error {
+	found := ""
 	for range detachRounds {
 		all, err := mountinfo.Read()
 		if err != nil {
 			return err
 		}
-		found := false
+		found = ""
 		for _, m := range slices.Backward(all) {
 			if !unwanted(m) {
 				continue
 			}
-			found = true
+			found = m.Point
 			err := unix.Unmount(m.Point, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
 			if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
 				return &os.PathError{Op: "unmount", Path: m.Point, Err: err}
 			}
 		}
-		if !found {
+		if found == "" {
 			return nil
 		}
 	}
-	return nil
+	return fmt.Errorf("%s is still mounted after %d attempts: its folder was renamed each time", found, detachRounds)
 }
 
 // devices are the character devices of a sandbox, by their numbers in the kernel's
