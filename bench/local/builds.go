@@ -82,14 +82,18 @@ func (b *localBench) measureBuilds(ctx context.Context) (err error) {
 		return err
 	}
 	defer func() { err = errors.Join(err, z.close(ctx)) }()
-	for run := -1; run < b.o.Runs; run++ { // the first run warms Bazel up
-		for _, c := range turn(cells, run+1) {
+	for run := -b.o.warm; run < b.o.Runs; run++ {
+		for _, c := range turn(cells, run+b.o.warm) {
 			s, err := b.build(ctx, z, c)
 			if err != nil {
 				return fmt.Errorf("%s, --jobs %d: %w", c.strategy, c.jobs, err)
 			}
-			report.Progress("run %d of %d, %s, jobs %d, %s: %.1f s, CPU %.1f s (Bazel %.1f, it ran %.1f, farm %.1f, launchers %.1f, they ran %.1f)",
-				run+1, b.o.Runs, c.strategy, c.jobs, c.programs, s.wall, s.cpu(), s.bazel, s.ran, s.farm, s.launchers, s.commands)
+			name := fmt.Sprintf("run %d of %d", run+1, b.o.Runs)
+			if run < 0 {
+				name = "warming up"
+			}
+			report.Progress("%s, %s, jobs %d, %s: %.1f s, CPU %.1f s (Bazel %.1f, it ran %.1f, farm %.1f, launchers %.1f, they ran %.1f)",
+				name, c.strategy, c.jobs, c.programs, s.wall, s.cpu(), s.bazel, s.ran, s.farm, s.launchers, s.commands)
 			if run >= 0 {
 				b.builds[c] = append(b.builds[c], s)
 			}

@@ -21,6 +21,7 @@ type localOptions struct {
 	compare  string // folder of other programs, measured in alternation; empty: none
 	bazel    string
 	packages int   // of the workspace, with perPackage actions each
+	warm     int   // unmeasured builds of each strategy
 	noops    int   // actions in each run
 	output   int64 // bytes of a large output
 }
@@ -44,6 +45,7 @@ func NewCommand() *cobra.Command {
 	f.StringVar(&o.compare, "compare", "", "`folder` of another build's programs, measured in alternation for comparison")
 	f.StringVar(&o.bazel, "bazel", "bazel", "`program` to use as Bazel")
 	f.IntVar(&o.packages, "packages", 60, fmt.Sprintf("`packages` of the workspace, with %d actions each", perPackage))
+	f.IntVar(&o.warm, "warm", 3, "unmeasured `builds` of each strategy before the runs: Bazel's server becomes faster for as long as Java compiles its code")
 	f.Int64Var(&o.output, "output-bytes", 300_000_000, "`bytes` of a large output")
 	f.IntVar(&o.noops, "noops", 400, "`actions` that do nothing in each run")
 	return cmd
@@ -53,8 +55,8 @@ func (o *localOptions) validate() error {
 	if err := o.Validate(rowNames()); err != nil {
 		return err
 	}
-	if o.packages < 1 || o.noops < 8 || o.output < 1 {
-		return errors.New("--packages and --output-bytes must be at least 1, --noops at least 8")
+	if o.packages < 1 || o.noops < 8 || o.output < 1 || o.warm < 0 {
+		return errors.New("--packages and --output-bytes must be at least 1, --noops at least 8, --warm at least 0")
 	}
 	if o.programs == "" {
 		program, err := os.Executable()

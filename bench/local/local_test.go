@@ -33,7 +33,7 @@ func TestLocalRows(t *testing.T) {
 				programs.Needs(t, "bazel is missing: apt-get install bazel-bootstrap")
 			}
 			b := newLocalBench(&localOptions{
-				Options: report.Options{Runs: 1, Only: c.only}, programs: programs.Build(t), bazel: "bazel", packages: 1, noops: 8, output: 1 << 20,
+				Options: report.Options{Runs: 1, Only: c.only}, programs: programs.Build(t), bazel: "bazel", packages: 1, warm: 1, noops: 8, output: 1 << 20,
 			}, benchtest.NewDir(t))
 			benchtest.Check(t, b.measure(t.Context()))
 			got := map[string]float64{}
