@@ -254,15 +254,10 @@ type streamReader struct {
 }
 
 func (s *streamReader) Read(p []byte) (int, error) {
-	for len(s.pending) == 0 && s.err == nil {
+	if len(s.pending) == 0 && s.err == nil {
 		wire.Recycle(s.data)
 		s.data = nil
-		s.err = s.watch.step(func() error {
-			r, err := s.stream.Recv()
-			s.data = r.GetData()
-			s.pending = s.data
-			return err
-		})
+		s.err = s.watch.step(s.receive)
 	}
 	if len(s.pending) == 0 {
 		return 0, s.err
@@ -270,4 +265,17 @@ func (s *streamReader) Read(p []byte) (int, error) {
 	n := copy(p, s.pending)
 	s.pending = s.pending[n:]
 	return n, nil
+}
+
+// receive receives the next data. Messages without any do not prolong the time for it.
+func (s *streamReader) receive() error {
+	for len(s.data) == 0 {
+		r, err := s.stream.Recv()
+		if err != nil {
+			return err
+		}
+		s.data = r.GetData()
+	}
+	s.pending = s.data
+	return nil
 }
