@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"runtime"
 	"testing"
+	"testing/synctest"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 
@@ -60,4 +61,33 @@ func TestOneDirectoryAtManyPaths(t *testing.T) {
 			t.Errorf("%s: %d found, %d entries looked at, %d bytes", what, found, looked, bytes)
 		}
 	}
+}
+
+// TestWalkOfOneDirectoryAtManyPaths: a race goes through a part of such a tree, too, when all of it is
+// foreseen.
+func TestWalkOfOneDirectoryAtManyPaths(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const entries = 1 << 14
+		s := newStorage()
+		large, top := &repb.Directory{}, &repb.Directory{}
+		for i := range entries {
+			large.Files = append(large.Files, &repb.FileNode{Name: fmt.Sprintf("f%05d", i), Digest: fileDigest("f", 1).Proto()})
+		}
+		below := s.putDirectory(t, large)
+		var r Recorder
+		for i := range 1 << 10 {
+			name := fmt.Sprintf("d%05d", i)
+			top.Directories = append(top.Directories, &repb.DirectoryNode{Name: name, Digest: below.Proto()})
+			r.Read(fmt.Sprintf("%s/f%05d", name, i), tree.File)
+		}
+		root := s.putDirectory(t, top)
+		s.local[root], s.local[below] = true, true
+		race := Start(t.Context(), Spec{Root: root, Source: s, Profile: NewProfile(r.Hashes(), ProfileOptions{})})
+		synctest.Wait()
+		stats := race.Stop()
+		// About twenty files of each are foreseen, most of them as false positives.
+		if most := int64(32 * maxCompared / entries); stats.Foreseen.Files == 0 || stats.Foreseen.Files > most {
+			t.Errorf("%d files are foreseen, want at most %d", stats.Foreseen.Files, most)
+		}
+	})
 }
