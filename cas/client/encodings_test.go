@@ -214,3 +214,23 @@ func TestNothingButMessages(t *testing.T) {
 		cancel()
 	}
 }
+
+// TestFramesWithoutEnd: a compressed stream of nothing but frames that are skipped is wrong.
+func TestFramesWithoutEnd(t *testing.T) {
+	skipped := append([]byte("\x50\x2a\x4d\x18\x00\x00\x01\x00"), make([]byte, 1<<16)...)
+	f := servertest.Start(t, servertest.Config{Stream: onMethod("Read", func(s *netStream) {
+		s.sending = func(any) error {
+			for {
+				if err := s.ServerStream.SendMsg(&bytestream.ReadResponse{Data: skipped}); err != nil {
+					return err
+				}
+			}
+		}
+	})})
+	d := f.Put(t, digest.SHA256, netNoise(2<<20))
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	defer cancel()
+	if _, err := clientOf(f, Options{RetryFor: 1}).Read(ctx, d); !errors.Is(err, cas.ErrCorrupt) {
+		t.Error(err)
+	}
+}
