@@ -26,7 +26,8 @@ type directoryAt struct {
 	hash   PathHash // of the path
 }
 
-// maxCompared bounds the entries of directories that a tour or a walk looks at: a fifth of a second.
+// maxCompared bounds the entries of directories that a tour or a walk looks at: a fifth of a
+// second.
 const maxCompared = 1 << 22
 
 // A tour goes through local directories of an input tree, level by level, within maxDirectories and

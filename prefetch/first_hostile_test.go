@@ -14,9 +14,8 @@ import (
 	"github.com/forerunner-build/forerunner/proto/profiles"
 )
 
-// TestFirstFilesOfAnybody: whatever a record says of the first files, each file of the tree that the
-// profile has comes, all credit is given back once the action has read them, and no more than the
-// bound is fetched in vain.
+// TestFirstFilesOfAnybody: whatever a record says of the first files, each file of the tree that
+// the profile has comes, and all credit is given back once the action has read them.
 func TestFirstFilesOfAnybody(t *testing.T) {
 	for seed := range uint64(40) {
 		firstFilesOfAnybody(t, seed)

@@ -63,8 +63,8 @@ func TestOneDirectoryAtManyPaths(t *testing.T) {
 	}
 }
 
-// TestWalkOfOneDirectoryAtManyPaths: a race goes through a part of such a tree, too, when all of it is
-// foreseen.
+// TestWalkOfOneDirectoryAtManyPaths: a race goes through a part of such a tree, too, when all of it
+// is foreseen.
 func TestWalkOfOneDirectoryAtManyPaths(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const entries = 1 << 14

@@ -45,8 +45,8 @@ func longVarint(b []byte, n uint64) []byte {
 	return append(b, 0x80, 0)
 }
 
-// sendOddly sends data in messages as no server makes them, all of which are right, and then perhaps
-// breaks the stream.
+// sendOddly sends data in messages as no server makes them, all of which are right, and then
+// perhaps breaks the stream.
 func sendOddly(random *rand.Rand, data []byte, send func(m any) error) error {
 	field := func(b, data []byte) []byte {
 		return protowire.AppendBytes(protowire.AppendTag(b, 10, protowire.BytesType), data)
@@ -91,8 +91,8 @@ func sendOddly(random *rand.Rand, data []byte, send func(m any) error) error {
 	return nil
 }
 
-// TestOddEncodings: whatever encodings a server uses, and however readers leave, each reader has the
-// bytes of its blob, in memory that many use one after another.
+// TestOddEncodings: whatever encodings a server uses, and however readers leave, each reader has
+// the bytes of its blob, in memory that many use one after another.
 func TestOddEncodings(t *testing.T) {
 	var mu sync.Mutex
 	random := rand.New(rand.NewPCG(1, 2))
@@ -127,7 +127,7 @@ func TestOddEncodings(t *testing.T) {
 	for range 6 {
 		readers.Go(func() {
 			random := next()
-			for range 20 {
+			for range 12 {
 				c := New(chunkConn{f.Conn}, Options{NoCompression: random.IntN(2) == 0})
 				c.link.firstPause = 1
 				if err := readOddly(t.Context(), c, random, digests, blobs); err != nil {

@@ -223,8 +223,8 @@ func (l *link) openRead(ctx context.Context, name wire.Resource, offset, limit i
 	return a, nil
 }
 
-// maxCompressed returns how long a zstd stream of that many bytes may be: much longer than any is that
-// does not compress. One that goes on has frames that are skipped, and would never end.
+// maxCompressed returns how long a zstd stream of that many bytes may be: much longer than any is
+// that does not compress. One that goes on has frames that are skipped, and would never end.
 func maxCompressed(bytes int64) int64 { return bytes + bytes/2 + 1<<20 }
 
 func (a *readAttempt) Read(p []byte) (int, error) {

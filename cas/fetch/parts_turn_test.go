@@ -357,8 +357,8 @@ func TestCallsThatHaveBegunGoOnForReaders(t *testing.T) {
 	}
 }
 
-// TestYieldsTooLate: a caller may come between the question whether a prefetch stands still, and its
-// end for that.
+// TestYieldsTooLate: a caller may come between the question whether a prefetch stands still, and
+// its end for that.
 func TestYieldsTooLate(t *testing.T) {
 	data := servertest.Bytes(1, 2000)
 	s := storeOpen(t, t.TempDir(), storeOptions{})

@@ -133,9 +133,10 @@ func (w patientWeather) FetchRange(ctx context.Context, d digest.Digest, part sp
 	return w.weather.FetchRange(ctx, d, part, to)
 }
 
-// TestStorm has prefetches of all kinds, which stand still for others and leave, beside readers that
-// come, wait for parts and leave, while calls break at any time: who waits gets the right bytes or
-// hears of a failure, nobody waits for ever, and everything comes once the weather is calm.
+// TestStorm has prefetches of all kinds, which stand still for others and leave, beside readers
+// that come, wait for parts and leave, while calls break at any time: who waits gets the right
+// bytes or hears of a failure, nobody waits for ever, and everything comes once the weather is
+// calm.
 func TestStorm(t *testing.T) {
 	for seed := range uint64(8) {
 		storm(t, seed)

@@ -117,7 +117,8 @@ func TestTrashWithoutFolder(t *testing.T) {
 	}
 }
 
-// TestTrashOfMany has many callers put folders in while the leftovers of another process are removed.
+// TestTrashOfMany has many callers put folders in while the leftovers of another process are
+// removed.
 func TestTrashOfMany(t *testing.T) {
 	dir := t.TempDir()
 	tr := NewTrash(filepath.Join(dir, "t"), zap.NewNop())

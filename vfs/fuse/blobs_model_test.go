@@ -11,8 +11,9 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 )
 
-// TestBackingsOfManyHands has files opened and closed by many callers, of more blobs than idle ids are
-// kept: no id is given back twice or while a file uses it, and in the end only idle ones are left.
+// TestBackingsOfManyHands has files opened and closed by many callers, of more blobs than idle ids
+// are kept: no id is given back twice or while a file uses it, and in the end only idle ones are
+// left.
 func TestBackingsOfManyHands(t *testing.T) {
 	const blobs = maxIdleBackings + 500
 	path := filepath.Join(t.TempDir(), "file")
