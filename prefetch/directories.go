@@ -3,6 +3,7 @@ package prefetch
 import (
 	"cmp"
 	"encoding/hex"
+	"iter"
 	"slices"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
@@ -25,6 +26,54 @@ type directoryAt struct {
 	hash   PathHash // of the path
 }
 
+// maxCompared bounds the entries of directories that a tour or a walk looks at: a fifth of a
+// second.
+const maxCompared = 1 << 22
+
+// A tour goes through local directories of an input tree, level by level, within maxDirectories and
+// maxCompared: a run can read one large directory at any number of paths.
+type tour struct {
+	local    func(digest.Digest) (*tree.Directory, bool)
+	level    []directoryAt // to be gone through, the next one first
+	entered  int           // how many directories were put in level so far
+	compared int           // entries of those that were yielded
+}
+
+// newTour returns a tour that begins at root. local waits only for the disk.
+func newTour(local func(digest.Digest) (*tree.Directory, bool), root digest.Digest) *tour {
+	t := &tour{local: local}
+	t.enter(root, RootHash)
+	return t
+}
+
+// enter has the directory d at the path with hash h gone through later.
+func (t *tour) enter(d digest.Digest, h PathHash) {
+	if t.entered < maxDirectories {
+		t.entered++
+		t.level = append(t.level, directoryAt{digest: d, hash: h})
+	}
+}
+
+// all yields the directories that are local, and at a path that wanted has.
+func (t *tour) all(wanted func(PathHash) bool) iter.Seq2[directoryAt, *tree.Directory] {
+	return func(yield func(directoryAt, *tree.Directory) bool) {
+		for len(t.level) > 0 {
+			at := t.level[0]
+			t.level = t.level[1:]
+			dir, ok := t.local(at.digest)
+			if !ok || !wanted(at.hash) {
+				continue
+			}
+			if t.compared += dir.Len(); t.compared > maxCompared || !yield(at, dir) {
+				return
+			}
+		}
+	}
+}
+
+// anywhere has all paths.
+func anywhere(PathHash) bool { return true }
+
 // Directories returns the digests of the directories below root that a run read; read is
 // Recorder.Has. It returns them level by level, each once, and stops at a maximum number. It reads
 // only directories that local has, and skips everything below other directories. It waits only for
@@ -35,13 +84,8 @@ func Directories(
 	var found []digest.Digest
 	var bytes int64
 	seen := map[digest.Digest]struct{}{}
-	level := []directoryAt{{digest: root, hash: RootHash}}
-	for i := 0; i < len(level) && i < maxDirectories; i++ {
-		at := level[i]
-		dir, ok := local(at.digest)
-		if !ok || !read(at.hash) {
-			continue
-		}
+	t := newTour(local, root)
+	for at, dir := range t.all(read) {
 		if _, again := seen[at.digest]; !again {
 			seen[at.digest] = struct{}{}
 			if bytes += at.digest.SizeBytes(); len(found) == maxRemembered || bytes > maxRememberedBytes {
@@ -49,9 +93,9 @@ func Directories(
 			}
 			found = append(found, at.digest)
 		}
-		for j := range dir.Len() {
-			if dir.Kind(j) == tree.Dir {
-				level = append(level, directoryAt{digest: dir.At(j).Digest, hash: at.hash.Child(dir.Name(j))})
+		for i := range dir.Len() {
+			if dir.Kind(i) == tree.Dir {
+				t.enter(dir.At(i).Digest, at.hash.Child(dir.Name(i)))
 			}
 		}
 	}
@@ -78,14 +122,8 @@ func FirstFiles(
 		at[h] = i
 	}
 	var found []First
-	todo := []directoryAt{{digest: root, hash: RootHash}}
-	for len(todo) > 0 {
-		in := todo[len(todo)-1]
-		todo = todo[:len(todo)-1]
-		dir, ok := local(in.digest)
-		if !ok {
-			continue
-		}
+	t := newTour(local, root)
+	for in, dir := range t.all(anywhere) {
 		for i := range dir.Len() {
 			h := in.hash.Child(dir.Name(i))
 			if _, ok := at[h]; !ok {
@@ -93,7 +131,7 @@ func FirstFiles(
 			}
 			switch dir.Kind(i) {
 			case tree.Dir:
-				todo = append(todo, directoryAt{digest: dir.At(i).Digest, hash: h})
+				t.enter(dir.At(i).Digest, h)
 			case tree.File:
 				if d := dir.At(i).Digest; d.SizeBytes() <= largeBytes {
 					found = append(found, First{Path: h, Digest: d})
@@ -126,10 +164,6 @@ func digestsOf(files []First) []digest.Digest {
 	return ds
 }
 
-// maxCompared bounds the entries of directories that share looks at, which may occur at many paths:
-// a fifth of a second.
-const maxCompared = 1 << 22
-
 // A Run is one that has ended.
 type Run struct {
 	// Local returns a Directory that is local. It waits only for the disk.
@@ -147,25 +181,21 @@ const costOfFile = 4 << 10
 // predicted, as far as the directories are local. Of a very large root the first levels count.
 func (r Run) share(p *Profile) (right float64, ok bool) {
 	var all float64
-	files, compared := 0, 0
-	level := []directoryAt{{digest: r.Root, hash: RootHash}}
-	for i := 0; i < len(level) && i < maxDirectories && files < maxFiles; i++ {
-		dir, ok := r.Local(level[i].digest)
-		if !ok {
-			continue
-		}
-		if compared += dir.Len(); compared > maxCompared {
+	files := 0
+	t := newTour(r.Local, r.Root)
+	for at, dir := range t.all(anywhere) {
+		if files >= maxFiles {
 			break
 		}
-		for j := range dir.Len() {
-			h := level[i].hash.Child(dir.Name(j))
+		for i := range dir.Len() {
+			h := at.hash.Child(dir.Name(i))
 			switch {
-			case dir.Kind(j) == tree.Symlink || !p.predicts(dir, j, h):
-			case dir.Kind(j) == tree.Dir:
-				level = append(level, directoryAt{digest: dir.At(j).Digest, hash: h})
+			case dir.Kind(i) == tree.Symlink || !p.predicts(dir, i, h):
+			case dir.Kind(i) == tree.Dir:
+				t.enter(dir.At(i).Digest, h)
 			default:
 				files++
-				bytes := costOfFile + float64(dir.At(j).Digest.SizeBytes())
+				bytes := costOfFile + float64(dir.At(i).Digest.SizeBytes())
 				all += bytes
 				if r.Read(h) {
 					right += bytes

@@ -28,6 +28,7 @@
 //
 // An exact record also has the digests of the directories that the last run read, up to 4,096, and
 // of the files that it read first, up to 256. Most inputs of an action are the same the next time.
+// They are looked for in at most 65,536 directories, which together have 4 million entries at most.
 //
 // Both also have the parts of up to 64 large files that runs read, in chunks of 64 KiB. Reads are
 // visible only while a file arrives (PartReads), so runs that had it locally do not change its

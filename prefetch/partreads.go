@@ -83,18 +83,17 @@ func (r *PartReads) Seen(
 		left[d] = Seen{Digest: d, Parts: f.parts(d.SizeBytes()), All: !f.unseen}
 	}
 	r.mu.Unlock()
-	level := []directoryAt{{digest: root, hash: RootHash}}
-	for i := 0; i < len(level) && i < maxDirectories && len(left) > 0; i++ {
-		dir, ok := local(level[i].digest)
-		if !ok || !read(level[i].hash) {
-			continue
+	t := newTour(local, root)
+	for at, dir := range t.all(read) {
+		if len(left) == 0 {
+			break
 		}
-		for j := range dir.Len() {
-			switch h := level[i].hash.Child(dir.Name(j)); dir.Kind(j) {
+		for i := range dir.Len() {
+			switch h := at.hash.Child(dir.Name(i)); dir.Kind(i) {
 			case tree.Dir:
-				level = append(level, directoryAt{digest: dir.At(j).Digest, hash: h})
+				t.enter(dir.At(i).Digest, h)
 			case tree.File:
-				d := dir.At(j).Digest
+				d := dir.At(i).Digest
 				if s, ok := left[d]; ok && read(h) {
 					s.Path = h
 					seen = append(seen, s)

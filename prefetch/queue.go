@@ -94,7 +94,10 @@ type queue struct {
 	mu    sync.Mutex
 	files map[class][]file  // guarded by mu
 	known map[PathHash]hope // guarded by mu; predicted and unread files
-	pace  *pace
+	// over are predicted files that were read; the tree may show some of them only later. At most
+	// maxFiles. Guarded by mu.
+	over map[PathHash]struct{}
+	pace *pace
 	// The pace's answer at the last look at the queue. Other races change it at any time; one look
 	// uses one answer. Guarded by mu.
 	window, share int64
@@ -121,7 +124,7 @@ type queue struct {
 func newQueue(o Origin, known ranges, p *pace) *queue {
 	q := &queue{
 		wake: make(chan struct{}, 1), pace: p, trips: exactTrips, most: exactCredit, parts: newParted(known),
-		files: map[class][]file{}, known: map[PathHash]hope{}, underWay: map[class]int64{},
+		files: map[class][]file{}, known: map[PathHash]hope{}, over: map[PathHash]struct{}{}, underWay: map[class]int64{},
 		largeUnderWay: map[PathHash]context.CancelFunc{},
 	}
 	if o == Coarse {
@@ -177,7 +180,9 @@ func (q *queue) foresee(files []file) {
 	}
 	q.forgetLocked(paths)
 	for _, f := range files {
-		q.known[f.hash] = hope{bytes: f.digest.SizeBytes()}
+		if _, over := q.over[f.hash]; !over { // else it would be in doubt for ever
+			q.known[f.hash] = hope{bytes: f.digest.SizeBytes()}
+		}
 		if f.class.way == large && q.parts.admits(f) {
 			f.class.way = whole
 			q.files[f.class] = append(q.files[f.class], f)
@@ -276,6 +281,9 @@ func (q *queue) read(h PathHash, now rank) (inTime bool) {
 		q.earnLocked(f.bytes)
 		q.doubtLocked(f.bytes, -f.asked, -f.parts)
 		delete(q.known, h)
+	}
+	if len(q.over) < maxFiles {
+		q.over[h] = struct{}{}
 	}
 	q.now = now
 	inTime = f.asked > 0 || !spent && !q.held

@@ -37,6 +37,7 @@ type walk struct {
 	found       []file
 	directories int // found so far, at most maxDirectories
 	files       int // found so far, at most maxFiles
+	compared    int // entries that were looked at, about maxCompared at most
 	// first are the files of foreseeFirst that were not found so far.
 	first map[PathHash]digest.Digest
 	left  int          // directories that may yet be asked for
@@ -99,6 +100,9 @@ func (w *walk) hand() {
 
 // look finds the wanted entries of a directory.
 func (w *walk) look(dir *tree.Directory, at PathHash) {
+	if w.compared += dir.Len(); w.compared > maxCompared {
+		return
+	}
 	first := len(w.todo)
 	for i := range dir.Len() {
 		kind := dir.Kind(i)

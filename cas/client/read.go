@@ -212,7 +212,8 @@ func (l *link) openRead(ctx context.Context, name wire.Resource, offset, limit i
 	})
 	a := &readAttempt{in: in}
 	if err == nil && name.Compressor == repb.Compressor_ZSTD {
-		a.z, err = zstd.NewReader(in, zstd.WithDecoderConcurrency(1),
+		most := maxCompressed(name.Digest.SizeBytes() - offset)
+		a.z, err = zstd.NewReader(io.LimitReader(in, most), zstd.WithDecoderConcurrency(1),
 			zstd.WithDecoderLowmem(true), zstd.WithDecoderMaxWindow(wire.MaxZstdWindow))
 	}
 	if err != nil {
@@ -221,6 +222,10 @@ func (l *link) openRead(ctx context.Context, name wire.Resource, offset, limit i
 	}
 	return a, nil
 }
+
+// maxCompressed returns how long a zstd stream of that many bytes may be: much longer than any is
+// that does not compress. One that goes on has frames that are skipped, and would never end.
+func maxCompressed(bytes int64) int64 { return bytes + bytes/2 + 1<<20 }
 
 func (a *readAttempt) Read(p []byte) (int, error) {
 	if a.z == nil {
@@ -254,15 +259,10 @@ type streamReader struct {
 }
 
 func (s *streamReader) Read(p []byte) (int, error) {
-	for len(s.pending) == 0 && s.err == nil {
+	if len(s.pending) == 0 && s.err == nil {
 		wire.Recycle(s.data)
 		s.data = nil
-		s.err = s.watch.step(func() error {
-			r, err := s.stream.Recv()
-			s.data = r.GetData()
-			s.pending = s.data
-			return err
-		})
+		s.err = s.watch.step(s.receive)
 	}
 	if len(s.pending) == 0 {
 		return 0, s.err
@@ -270,4 +270,17 @@ func (s *streamReader) Read(p []byte) (int, error) {
 	n := copy(p, s.pending)
 	s.pending = s.pending[n:]
 	return n, nil
+}
+
+// receive receives the next data. Messages without any do not prolong the time for it.
+func (s *streamReader) receive() error {
+	for len(s.data) == 0 {
+		r, err := s.stream.Recv()
+		if err != nil {
+			return err
+		}
+		s.data = r.GetData()
+	}
+	s.pending = s.data
+	return nil
 }

@@ -57,14 +57,24 @@ func (f *files) spread(wanted bool) {
 }
 
 // makeShards makes the folders of a group. Those that cannot be made are made with their first
-// file, which reports why not.
+// file, which reports why not. A disk that has no room for all of them keeps it for files.
 func (f *files) makeShards(group string) {
 	if err := os.MkdirAll(filepath.Join(f.Dir, group), 0o700); err != nil {
 		return
 	}
 	for shard := range 256 {
-		_ = os.Mkdir(filepath.Join(f.Dir, group, fmt.Sprintf("%02x", shard)), 0o700)
+		if diskFull(os.Mkdir(f.folderOf(group, shard), 0o700)) {
+			for shard := range shard {
+				_ = unix.Rmdir(f.folderOf(group, shard)) // unless it has files
+			}
+			return
+		}
 	}
+}
+
+// folderOf returns the folder of the files whose hashes begin with that byte.
+func (f *files) folderOf(group string, first int) string {
+	return filepath.Join(f.Dir, group, fmt.Sprintf("%02x", first))
 }
 
 func (f *files) path(k digest.Digest) string { return filepath.Join(f.Dir, f.layout.path(k)) }

@@ -125,3 +125,24 @@ func TestMakeFolders(t *testing.T) {
 		}
 	}
 }
+
+// TestMakeFoldersOnFullDisk: a disk that has no room for all folders has as much room for blobs as
+// without them.
+func TestMakeFoldersOnFullDisk(t *testing.T) {
+	dir := t.TempDir()
+	if err := unix.Mount("tmpfs", dir, "tmpfs", 0, "nr_inodes=100"); err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatalf("mount tmpfs: %v", err)
+		}
+		t.Skipf("needs a small file system: mount tmpfs: %v", err)
+	}
+	t.Cleanup(func() {
+		if err := unix.Unmount(dir, 0); err != nil {
+			t.Error(err)
+		}
+	})
+	s := storeOpen(t, filepath.Join(dir, "store"), Options{MakeFolders: true})
+	for i := range 20 {
+		storePut(t, s, fmt.Sprint("text ", i))
+	}
+}

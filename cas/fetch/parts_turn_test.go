@@ -2,6 +2,7 @@ package fetch
 
 import (
 	"context"
+	"errors"
 	"io"
 	"slices"
 	"testing"
@@ -307,5 +308,74 @@ func TestCallsThatBeginTooLate(t *testing.T) {
 	s := &stream{a: a, state: overtaken}
 	if _, err := s.Write(nil); err != errEnough {
 		t.Errorf("%v, want %v", err, errEnough)
+	}
+}
+
+// A prefetch whose call has begun does not stand still for others once a caller reads some of its
+// bytes, however few: it would get them by one more call.
+func TestCallsThatHaveBegunGoOnForReaders(t *testing.T) {
+	for _, reads := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			s := storeOpen(t, t.TempDir(), storeOptions{})
+			few, d := newPatientFew(7, make(chan struct{}, 1))
+			few.gate = make(chan struct{})
+			r := s.Through(patientTold{few.storeRanges, toldRanges{few.behind}})
+			r.Yield(true)
+			_, wait := storeBehind(r, d)
+			call := partCalls(t, few.behind.storeRanges, all)
+			missed := make(chan error, 1)
+			go func() {
+				_, err := r.ReadBlob(t.Context(), digest.Of(digest.SHA256, []byte("missed")))
+				missed <- err
+			}()
+			synctest.Wait()
+			var read <-chan error
+			if reads {
+				read = storeRead(few.storeRanges, storeOpenArriving(t, r, d), 3000, 100)
+				synctest.Wait()
+			}
+			if err := call[0].next(2000); (err == nil) != reads {
+				t.Errorf("reads %t: %v", reads, err)
+			}
+			if reads {
+				if err := call[0].next(2000); err != nil {
+					t.Error(err)
+				}
+				storeWant(t, read)
+				partCalls(t, few.storeRanges)
+			}
+			close(few.gate)
+			if err := <-missed; !errors.Is(err, cas.ErrNotFound) {
+				t.Error(err)
+			}
+			few.free()
+			few.behind.free()
+			if _, err := wait(); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+}
+
+// TestYieldsTooLate: a caller may come between the question whether a prefetch stands still, and
+// its end for that.
+func TestYieldsTooLate(t *testing.T) {
+	data := servertest.Bytes(1, 2000)
+	s := storeOpen(t, t.TempDir(), storeOptions{})
+	d := digest.Of(digest.SHA256, data)
+	for _, comes := range []bool{false, true} {
+		a := &arrival{digest: d, in: s.Receive(d), whole: true}
+		a.stop = func() stop {
+			if comes {
+				a.complete(true)
+			}
+			return stop{changed: make(chan struct{})}
+		}
+		all := span.Span{To: d.SizeBytes()}
+		if _, err := a.openForLocked(forRest, all, all.To).Write(data[:1000]); (err == nil) != comes {
+			t.Errorf("a caller comes %t: %v", comes, err)
+		}
+		a.drop(errors.New("dropped"))
+		a.close()
 	}
 }

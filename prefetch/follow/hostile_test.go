@@ -196,3 +196,37 @@ func TestLargeDirectories(t *testing.T) {
 		t.Errorf("%d bytes of directories are requested", bytes)
 	}
 }
+
+// TestOutside: mentions of files outside of the tree are given up, too, if there are many.
+func TestOutside(t *testing.T) {
+	h := newHostile(t)
+	empty := h.folder(&repb.Directory{}).Proto()
+	m := &repb.Directory{}
+	var args []string
+	for i := range 256 {
+		name := fmt.Sprintf("d%03d", i)
+		m.Directories = append(m.Directories, &repb.DirectoryNode{Name: name, Digest: empty})
+		args = append(args, "-I"+name)
+	}
+	for i := range 3 {
+		var text strings.Builder
+		for j := range 4000 {
+			fmt.Fprintf(&text, "#include <../../../../%d.%d.h>\n", i, j)
+		}
+		m.Files = append(m.Files, h.file(fmt.Sprintf("a%02d.c", i), text.String()))
+	}
+	spec := h.spec(h.folder(m))
+	spec.Args = args
+	s := newSearch(t.Context(), New(spec))
+	for _, f := range m.Files {
+		d, err := digest.FromProto(digest.SHA256, f.Digest)
+		if err != nil {
+			t.Fatal(err)
+		}
+		s.opened(t.Context(), f.Name)
+		s.came(t.Context(), came{d, cas.Absent})
+	}
+	if !s.over(t.Context()) {
+		t.Errorf("%d of %d looks are left", s.known.looks, freeLooks)
+	}
+}

@@ -60,6 +60,9 @@ func (t *knownTree) Look(p string) (at string, s mention.PathState) {
 	return at, s
 }
 
+// Outside implements mention.Tree.
+func (t *knownTree) Outside() { t.looks-- }
+
 // file returns the digest of the file at p.
 func (t *knownTree) file(p string) (digest.Digest, bool) {
 	_, e, s := t.find(p)

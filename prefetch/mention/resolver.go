@@ -22,6 +22,8 @@ type Tree interface {
 	// Look returns what is at a clean relative path; "." is the root. at is that path without
 	// symlinks.
 	Look(path string) (at string, s PathState)
+	// Outside counts a path outside of the tree as one that was looked at.
+	Outside()
 	// Holding returns a few known folders that have an entry with that name.
 	Holding(name string) []string
 }
@@ -116,6 +118,7 @@ func (r *Resolver) only(at string, s PathState) (files []string, known bool) {
 func (r *Resolver) first(folder, name string, endings []string) (at string, s PathState) {
 	base := path.Join(folder, name)
 	if !Inside(base) {
+		r.tree.Outside()
 		return "", Absent
 	}
 	parent, s := r.tree.Look(path.Dir(base))

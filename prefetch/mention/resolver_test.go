@@ -38,6 +38,8 @@ func (t tree) Look(p string) (at string, s PathState) {
 	return p, t[p]
 }
 
+func (tree) Outside() {}
+
 func (t tree) Holding(name string) (folders []string) {
 	for p, s := range t {
 		if path.Base(p) == name && s != Absent && !strings.HasSuffix(p, "/") {

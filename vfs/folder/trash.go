@@ -68,10 +68,8 @@ func (t *Trash) PutWith(path string, unlink func(dir int, name string) error) er
 			return nil
 		case errors.Is(err, unix.EEXIST): // of a process that was killed
 			continue
-		case errors.Is(err, unix.ENOENT):
-			return nil
 		}
-		return removeTree(path, unlink)
+		return removeTree(path, unlink) // a missing path, or a missing trash
 	}
 }
 
@@ -144,6 +142,9 @@ func (t *Trash) Stop() { t.stopped.Store(true) }
 // time.
 func (t *Trash) Close() error {
 	t.remover.Wait()
+	if t.stopped.Load() {
+		return nil
+	}
 	if err := t.Sweep(); err != nil {
 		return err
 	}

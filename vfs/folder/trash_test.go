@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"sync"
 	"testing"
 
 	"go.uber.org/zap"
@@ -76,6 +77,82 @@ func TestTrashMoved(t *testing.T) {
 		t.Error(err)
 	}
 	if left, err := os.ReadDir(base); err != nil || len(left) > 0 {
+		t.Errorf("left %v, %v", left, err)
+	}
+}
+
+// TestTrashStopped: what is left after Stop is left as it is, also what takes no unlink.
+func TestTrashStopped(t *testing.T) {
+	tr := NewTrash(filepath.Join(t.TempDir(), "t"), zap.NewNop())
+	if err := os.MkdirAll(filepath.Join(tr.dir, "empty"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	tr.Stop()
+	if err := tr.Close(); err != nil {
+		t.Error(err)
+	}
+	if _, err := os.Lstat(filepath.Join(tr.dir, "empty")); err != nil {
+		t.Error(err)
+	}
+}
+
+// TestTrashWithoutFolder: where there is no trash, its caller removes a folder.
+func TestTrashWithoutFolder(t *testing.T) {
+	for what, place := range map[string]func(path string) error{
+		"a file":  func(path string) error { return os.WriteFile(path, nil, 0o644) },
+		"nowhere": func(path string) error { return os.Symlink("nowhere", path) },
+		"itself":  func(path string) error { return os.Symlink(path, path) },
+	} {
+		dir := t.TempDir()
+		p := filepath.Join(dir, "p")
+		if err := errors.Join(os.MkdirAll(filepath.Join(p, "a"), 0o755), place(filepath.Join(dir, "t"))); err != nil {
+			t.Fatal(err)
+		}
+		if err := NewTrash(filepath.Join(dir, "t"), zap.NewNop()).Put(p); err != nil {
+			t.Errorf("%s: %v", what, err)
+		}
+		if _, err := os.Lstat(p); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%s: it is left, %v", what, err)
+		}
+	}
+}
+
+// TestTrashOfMany has many callers put folders in while the leftovers of another process are
+// removed.
+func TestTrashOfMany(t *testing.T) {
+	dir := t.TempDir()
+	tr := NewTrash(filepath.Join(dir, "t"), zap.NewNop())
+	for i := range 100 {
+		if err := os.MkdirAll(filepath.Join(tr.dir, fmt.Sprint(i), "left"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var callers sync.WaitGroup
+	for i := range 8 {
+		callers.Go(func() {
+			for j := range 100 {
+				p := filepath.Join(dir, fmt.Sprint(i, ".", j))
+				if err := os.MkdirAll(filepath.Join(p, "a", "b"), 0o755); err != nil {
+					t.Error(err)
+				}
+				var err error
+				if j%20 == 0 {
+					err = tr.Sweep()
+				}
+				if err = errors.Join(err, tr.Put(p)); err != nil {
+					t.Error(err)
+				}
+				if _, err := os.Lstat(p); !errors.Is(err, os.ErrNotExist) {
+					t.Errorf("%s is left: %v", p, err)
+				}
+			}
+		})
+	}
+	callers.Wait()
+	if err := tr.Close(); err != nil {
+		t.Error(err)
+	}
+	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
 		t.Errorf("left %v, %v", left, err)
 	}
 }
