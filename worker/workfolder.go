@@ -15,8 +15,8 @@ import (
 )
 
 // A workFolder has the files of an action outside its input root: those of its output, and the
-// folder that is its /tmp. A position keeps its folder for the next action if nothing of the last
-// one is in it (folder.Folder has the reason).
+// folder that is its /tmp. A position keeps its folder for the next action, and the folder for /tmp
+// if the last one left it untouched (folder.Folder has the reason).
 type workFolder struct {
 	dir  string
 	temp *folder.Folder
@@ -30,18 +30,27 @@ func makeWorkFolder(dir string) (*workFolder, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make work folder: %w", err)
 	}
-	// As for /tmp: every user that the command becomes can use it.
-	own := vfs.Owner{UID: uint32(os.Geteuid()), GID: uint32(os.Getegid())}
-	temp, err := folder.Make(filepath.Join(dir, "tmp"), unix.S_ISVTX|0o777, own)
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("make temporary folder: %w", err), os.RemoveAll(dir))
+	f := &workFolder{dir: dir}
+	if err := f.makeTemp(); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(dir))
 	}
-	return &workFolder{dir, temp}, nil
+	return f, nil
 }
 
-// clear reports whether the next action may have the folder, whose last action has ended, and would
-// find nothing there. Files with output are removed: they may be large, or belong to the store by
-// now. Empty ones stay.
+// makeTemp makes the folder for /tmp, which must not be there.
+func (f *workFolder) makeTemp() (err error) {
+	// As for /tmp: every user that the command becomes can use it.
+	own := vfs.Owner{UID: uint32(os.Geteuid()), GID: uint32(os.Getegid())}
+	if f.temp, err = folder.Make(filepath.Join(f.dir, "tmp"), unix.S_ISVTX|0o777, own); err != nil {
+		return fmt.Errorf("make temporary folder: %w", err)
+	}
+	return nil
+}
+
+// clear prepares the folder for the next action, when the last one has ended, and reports whether
+// that worked. Files with output are removed: they may be large, or belong to the store by now.
+// Empty ones stay. The folder for /tmp is another one if the last action has used it, as compilers
+// do.
 func (f *workFolder) clear() bool {
 	for _, file := range []string{f.stdout(), f.stderr()} {
 		info, err := os.Lstat(file)
@@ -52,7 +61,7 @@ func (f *workFolder) clear() bool {
 			return false
 		}
 	}
-	return f.temp.Untouched()
+	return f.temp.Untouched() || folder.RemoveTree(f.temp.Path()) == nil && f.makeTemp() == nil
 }
 
 // remove removes it, if there is one.

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/forerunner-build/forerunner/vfs"
 )
 
@@ -53,7 +55,7 @@ func TestFoldersOfCommandsTogether(t *testing.T) {
 }
 
 // TestWorkFolder: output files are removed from the folder before another action gets it. The
-// folder is reused only if its folder for temporary files is untouched.
+// folder for temporary files is reused only if it is untouched.
 func TestWorkFolder(t *testing.T) {
 	f, err := makeWorkFolder(filepath.Join(t.TempDir(), "0"))
 	check(t, err)
@@ -65,8 +67,26 @@ func TestWorkFolder(t *testing.T) {
 	if _, err := os.Stat(f.stdout()); !os.IsNotExist(err) {
 		t.Errorf("what was printed: %v", err)
 	}
-	check(t, os.WriteFile(filepath.Join(f.temp.Path(), "left"), nil, 0o600))
-	if f.clear() {
-		t.Error("a folder with something in it is clear")
+	untouched := inodeOf(t, f.temp.Path())
+	if !f.clear() || inodeOf(t, f.temp.Path()) != untouched {
+		t.Error("an untouched folder for temporary files is not reused")
 	}
+	// An open file keeps its folder from being made anew with the same inode.
+	touched, err := os.Open(f.temp.Path())
+	check(t, err)
+	defer touched.Close()
+	check(t, os.WriteFile(filepath.Join(f.temp.Path(), "left"), nil, 0o600))
+	if !f.clear() || inodeOf(t, f.temp.Path()) == untouched {
+		t.Error("a touched folder for temporary files is reused")
+	}
+	if left, err := os.ReadDir(f.temp.Path()); err != nil || len(left) > 0 {
+		t.Errorf("temporary files of an earlier action: %v, %v", left, err)
+	}
+}
+
+func inodeOf(t *testing.T, path string) uint64 {
+	t.Helper()
+	var st unix.Stat_t
+	check(t, unix.Lstat(path, &st))
+	return st.Ino
 }

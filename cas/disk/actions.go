@@ -25,6 +25,9 @@ type ActionsOptions struct {
 	MaxEntries int64
 	// Spread is the same as in the Options of a Store.
 	Spread bool
+	// MakeFolders makes the folders of results at once. Otherwise each is made with its first
+	// result, while a client waits.
+	MakeFolders bool
 	// Logger may be nil.
 	Logger *zap.Logger
 }
@@ -71,6 +74,9 @@ func OpenActions(dir string, o ActionsOptions) (*Actions, error) {
 		return nil, fmt.Errorf("open action cache %s: %w", dir, err)
 	}
 	f.spread(o.Spread)
+	if o.MakeFolders {
+		f.makeShards(resultsName)
+	}
 	f.limit(o.MaxEntries)
 	return &Actions{files: f}, nil
 }
@@ -203,9 +209,12 @@ func (k actionKey) unseal(b []byte) (encoded []byte, ok bool) {
 	return b[actionHeaderBytes:], bytes.Equal(sum[:], b[len(actionMark):actionHeaderBytes])
 }
 
+// resultsName is the folder of all results.
+const resultsName = "results"
+
 func actionLayout() layout {
 	return layout{
-		groups: []string{"results"},
+		groups: []string{resultsName},
 		path:   actionPath,
 		parse: func(path string) (k digest.Digest, ok bool) {
 			k, err := digest.Parse(digest.SHA256, path[strings.LastIndexByte(path, '/')+1:], 0)
@@ -218,5 +227,5 @@ func actionLayout() layout {
 
 func actionPath(k digest.Digest) string {
 	h := k.Hash()
-	return "results/" + h[:2] + "/" + h
+	return resultsName + "/" + h[:2] + "/" + h
 }

@@ -184,13 +184,27 @@ func (f *files) settleAgain(k digest.Digest, from string, replace bool) error {
 // rename moves from to path, and creates the folder for its first file.
 func (f *files) rename(from, path string) error {
 	return f.withSpace(1, func() error {
-		err := os.Rename(from, path)
+		err := replace(from, path)
 		if !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 			return err
 		}
-		return os.Rename(from, path)
+		return replace(from, path)
 	})
+}
+
+// replace is os.Rename without its look at path, where never is a folder.
+func replace(from, path string) error {
+	for {
+		err := unix.Rename(from, path)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil {
+			return &os.LinkError{Op: "rename", Old: from, New: path, Err: err}
+		}
+		return nil
+	}
 }

@@ -146,3 +146,18 @@ func TestMakeFoldersOnFullDisk(t *testing.T) {
 		storePut(t, s, fmt.Sprint("text ", i))
 	}
 }
+
+// TestMakeFoldersOfResults: the first results of a new action cache need no new folders.
+func TestMakeFoldersOfResults(t *testing.T) {
+	dir := t.TempDir()
+	a, err := OpenActions(dir, ActionsOptions{MakeFolders: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = a.Close() })
+	for shard := range 256 {
+		if info, err := os.Stat(filepath.Join(dir, resultsName, fmt.Sprintf("%02x", shard))); err != nil || !info.IsDir() {
+			t.Fatalf("folder %02x: %v", shard, err)
+		}
+	}
+}

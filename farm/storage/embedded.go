@@ -35,7 +35,7 @@ func (s *Settings) embed(dir string, o Options) (*Opened, error) {
 		return nil, fmt.Errorf("open storage: %w", err)
 	}
 	actions, err := disk.OpenActions(filepath.Join(dir, "actions"), disk.ActionsOptions{
-		Spread: o.Disk.SpreadFolders, Logger: o.Load.Logger,
+		Spread: o.Disk.SpreadFolders, MakeFolders: true, Logger: o.Load.Logger,
 	})
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open action cache: %w", err), store.Close())

@@ -1,10 +1,13 @@
 package folder
 
 import (
+	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
+	"iter"
 	"os"
 	"strconv"
 
@@ -15,8 +18,6 @@ const (
 	// maxOpenFolders limits the depth to which folders stay open during a removal. Each level takes
 	// a descriptor, and a command can make more levels than a process has descriptors.
 	maxOpenFolders = 64
-	// removeBatch is how many names of a folder are held at a time.
-	removeBatch = 1024
 )
 
 // RemoveTree removes path with everything below, also in folders that are not writable for their
@@ -27,82 +28,129 @@ func RemoveTree(path string) error { return removeTree(path, unlink) }
 // unlink removes a name that is no folder's from the open folder dir.
 func unlink(dir int, name string) error { return unix.Unlinkat(dir, name, 0) }
 
-// errStopped, of an unlink, stops the removal at that point.
+// errStopped is the error of a removal that was stopped.
 var errStopped = errors.New("the removal was stopped")
 
-// removeTree is RemoveTree with another unlink, where path is a folder.
+// removeTree is RemoveTree with another unlink.
 func removeTree(path string, unlink func(dir int, name string) error) error {
-	err := os.Remove(path)
-	if err == nil || errors.Is(err, fs.ErrNotExist) {
+	r := remover{unlink: unlink}
+	return r.tree(path)
+}
+
+// A remover removes a tree. It tries rmdir first: most folders that an action leaves are empty, or
+// have one folder in them.
+type remover struct {
+	unlink  func(dir int, name string) error // removes a name that is no folder's from the open folder dir
+	stopped func() bool                      // asked before each removal; nil: it is never stopped
+	top     int
+	moved   int // number of folders moved from below to top
+}
+
+func (r *remover) tree(path string) error {
+	switch err := unix.Rmdir(path); err {
+	case nil, unix.ENOENT:
+		return nil
+	case unix.ENOTDIR:
+		if err := os.Remove(path); !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
 		return nil
 	}
-	top, openErr := openFolder(unix.AT_FDCWD, path)
-	if errors.Is(openErr, unix.ENOTDIR) || errors.Is(openErr, unix.ELOOP) {
-		return err
+	var err error
+	if r.top, err = openFolder(unix.AT_FDCWD, path); err != nil {
+		return &os.PathError{Op: "remove", Path: path, Err: err}
 	}
-	if openErr != nil {
-		return &os.PathError{Op: "remove", Path: path, Err: openErr}
-	}
-	r := remover{top: top, unlink: unlink}
-	if err := errors.Join(r.empty(top, 1), top.Close()); err != nil {
+	defer func() { _ = unix.Close(r.top) }() // of a folder that was only read
+	if err := r.emptied(r.top, 1, func() error { return unix.Rmdir(path) }); err != nil {
 		return fmt.Errorf("remove %s: %w", path, err)
 	}
-	return os.Remove(path)
+	return nil
 }
 
-// A remover empties a folder.
-type remover struct {
-	top    *os.File
-	unlink func(dir int, name string) error
-	moved  int // number of folders moved from below to top
-}
-
-// empty removes the contents of the folder, which is at this depth of open folders. It continues
-// after an error, and returns the first one.
-func (r *remover) empty(dir *os.File, open int) (failed error) {
+// emptied empties the folder dir, which is at this depth of open folders, until rmdir can remove
+// it: a folder that changes may be listed with gaps, and others may have come to the top.
+func (r *remover) emptied(dir, open int, rmdir func() error) error {
 	for {
-		names, err := dir.Readdirnames(removeBatch)
-		if len(names) == 0 {
-			if errors.Is(err, io.EOF) {
-				err = nil
-			}
-			return errors.Join(failed, err)
+		found, err := r.empty(dir, open)
+		if err != nil {
+			return err
 		}
-		for _, name := range names {
-			err := r.remove(int(dir.Fd()), name, open)
-			if errors.Is(err, errStopped) {
-				return err
-			}
-			if failed == nil {
-				failed = err
-			}
+		if err := rmdir(); err != unix.ENOTEMPTY && err != unix.EEXIST || found == 0 {
+			return err
 		}
-		if failed != nil {
-			continue // a file that cannot be removed would be listed forever
-		}
-		// A folder that changes may be listed with gaps, and one may have come to the top.
-		if _, err := dir.Seek(0, io.SeekStart); err != nil {
+		if _, err := unix.Seek(dir, 0, io.SeekStart); err != nil {
 			return err
 		}
 	}
 }
 
+// empty removes what the folder dir lists from here on, and returns how much that was. It continues
+// after an error, and returns the first one.
+func (r *remover) empty(dir, open int) (found int, failed error) {
+	buffer := listings.Get().(*[8 << 10]byte)
+	defer listings.Put(buffer)
+	for {
+		n, err := unix.Getdents(dir, buffer[:])
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil || n <= 0 {
+			return found, errors.Join(failed, err)
+		}
+		for name, kind := range listed(buffer[:n]) {
+			if r.stopped != nil && r.stopped() {
+				return found, errStopped
+			}
+			found++
+			err := r.remove(dir, name, kind, open)
+			if errors.Is(err, errStopped) {
+				return found, err
+			}
+			if failed == nil {
+				failed = err
+			}
+		}
+	}
+}
+
+// listed yields the names of a listing by getdents64(2), and their kinds (DT_DIR, …).
+func listed(listing []byte) iter.Seq2[string, byte] {
+	const length, kind, name = 16, 18, 19 // where they are in an entry
+	return func(yield func(string, byte) bool) {
+		for len(listing) > name {
+			n := int(binary.NativeEndian.Uint16(listing[length:]))
+			text, _, _ := bytes.Cut(listing[name:n], []byte{0})
+			is := listing[kind]
+			listing = listing[n:]
+			if s := string(text); s != "." && s != ".." && !yield(s, is) {
+				return
+			}
+		}
+	}
+}
+
 // remove removes the entry name of the folder dir, which is at this depth of open folders.
-func (r *remover) remove(dir int, name string, open int) error {
-	err := r.unlink(dir, name)
-	if errors.Is(err, unix.EISDIR) {
+func (r *remover) remove(dir int, name string, kind byte, open int) (err error) {
+	if kind != unix.DT_DIR { // not every file system knows the kind
+		err = r.unlink(dir, name)
+	}
+	if kind == unix.DT_DIR || errors.Is(err, unix.EISDIR) {
 		err = r.removeFolder(dir, name, open)
 	}
 	if err == nil || errors.Is(err, unix.ENOENT) {
 		return nil
 	}
-	if inside := (*os.PathError)(nil); errors.As(err, &inside) {
+	if inside := (*os.PathError)(nil); errors.As(err, &inside) || errors.Is(err, errStopped) {
 		return err
 	}
 	return &os.PathError{Op: "remove", Path: name, Err: err}
 }
 
 func (r *remover) removeFolder(dir int, name string, open int) error {
+	rmdir := func() error { return unix.Unlinkat(dir, name, unix.AT_REMOVEDIR) }
+	if err := rmdir(); err != unix.ENOTEMPTY && err != unix.EEXIST {
+		return err
+	}
 	if open >= maxOpenFolders {
 		return r.moveUp(dir, name)
 	}
@@ -110,10 +158,8 @@ func (r *remover) removeFolder(dir int, name string, open int) error {
 	if err != nil {
 		return err
 	}
-	if err := errors.Join(r.empty(sub, open+1), sub.Close()); err != nil {
-		return err
-	}
-	return unix.Unlinkat(dir, name, unix.AT_REMOVEDIR)
+	defer func() { _ = unix.Close(sub) }() // of a folder that was only read
+	return r.emptied(sub, open+1, rmdir)
 }
 
 // moveUp moves a folder to the top, where empty finds it when it lists that again.
@@ -121,21 +167,22 @@ func (r *remover) moveUp(dir int, name string) error {
 	makeOurs(dir, name)
 	for {
 		r.moved++
-		err := unix.Renameat2(dir, name, int(r.top.Fd()), "moved-"+strconv.Itoa(r.moved), unix.RENAME_NOREPLACE)
+		err := unix.Renameat2(dir, name, r.top, "moved-"+strconv.Itoa(r.moved), unix.RENAME_NOREPLACE)
 		if !errors.Is(err, unix.EEXIST) {
 			return err
 		}
 	}
 }
 
-// openFolder opens a folder to remove its entries.
-func openFolder(dir int, name string) (*os.File, error) {
+// openFolder opens a folder to remove its entries. It is no os.File, which asks the kernel more.
+func openFolder(dir int, name string) (int, error) {
 	makeOurs(dir, name)
-	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return nil, err
+	for {
+		fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+		if err != unix.EINTR {
+			return fd, err
+		}
 	}
-	return os.NewFile(uintptr(fd), name), nil
 }
 
 // makeOurs gives us the access to a folder that its mode may deny. If that fails, the next step

@@ -64,7 +64,7 @@ func TestRemoveTree(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for i := range 2*removeBatch + 1 {
+	for i := range 3000 {
 		if err := os.WriteFile(filepath.Join(dir, "a", strconv.Itoa(i)), nil, 0o444); err != nil {
 			t.Fatal(err)
 		}
@@ -97,12 +97,8 @@ func TestRemoveTreeStops(t *testing.T) {
 		}
 	}
 	asked := 0
-	err := removeTree(top, func(dir int, name string) error {
-		if asked++; asked > 50 {
-			return errStopped
-		}
-		return unlink(dir, name)
-	})
+	r := remover{unlink: unlink, stopped: func() bool { asked++; return asked > 50 }}
+	err := r.tree(top)
 	left, _ := filepath.Glob(filepath.Join(top, "*", "*"))
 	if !errors.Is(err, errStopped) || len(left) == 0 || len(left) == 100 {
 		t.Errorf("%d files are left, %v", len(left), err)

@@ -123,12 +123,8 @@ func (t *Trash) removeAll() {
 }
 
 func (t *Trash) remove(what rubbish) {
-	err := removeTree(what.path, func(dir int, name string) error {
-		if t.stopped.Load() {
-			return errStopped
-		}
-		return what.unlink(dir, name)
-	})
+	r := remover{unlink: what.unlink, stopped: t.stopped.Load}
+	err := r.tree(what.path)
 	if err != nil && !errors.Is(err, errStopped) {
 		t.log.Error("cannot remove the remains of an input root", zap.Error(err))
 	}
