@@ -27,8 +27,9 @@ const (
 	// reservedBytes of FreeBytes are only for what opened files mention: it is read next.
 	reservedBytes = 1 << 20
 	// lateBytes is the credit for each mentioned file that the action opened before there was credit
-	// to request it: it waits a round trip, in which the link carries little else.
-	lateBytes = 256 << 10
+	// to request it, or when only reservedBytes were left for it: it waits a round trip, in which the
+	// link carries little else.
+	lateBytes = 512 << 10
 	// farPart: what unopened doubtful files mention has 1/farPart of the credit.
 	farPart = 2
 	// maxFileBytes is the size above which a mentioned file is not requested.

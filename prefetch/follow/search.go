@@ -12,9 +12,11 @@ import (
 // A wish is a file that another one mentions.
 type wish struct {
 	File
+	order     order
 	charged   int64 // its bytes, while they count as unread
 	hurried   bool  // it is among the urgent ones
 	requested bool
+	short     bool // there was no credit for it but the reserved one
 	there     bool // it has come
 	far       bool // only unopened doubtful files mention it
 }
@@ -23,6 +25,7 @@ type wish struct {
 type pending struct {
 	from string // the path of the mentioning file; "": the command line
 	far  bool   // that file is doubtful, and not opened
+	order
 	mention.Mention
 }
 
@@ -36,7 +39,8 @@ type search struct {
 	settled  bool
 
 	asked   map[string]wish          // by path: requested, or to be requested, and not read
-	read    map[string]struct{}      // paths of opened files
+	read    map[string]order         // by path: of opened files
+	now     order                    // of the file that was opened last
 	paths   map[digest.Digest]string // of opened files
 	early   map[digest.Digest]cas.Presence
 	ours    map[digest.Digest]struct{} // fetched ahead
@@ -49,9 +53,9 @@ type search struct {
 	kept []File
 
 	waiting []pending
-	// Paths in asked, to be requested as soon as there is credit, those that opened files mention
+	// Files of asked, to be requested as soon as there is credit, those that opened files mention
 	// first. One may be in several lists.
-	urgent, found, far []string
+	urgent, found, far turns
 	// backed are files that wait for credit, by the path of an unopened file that mentions them, and
 	// backers counts them.
 	backed        map[string][]string
@@ -63,15 +67,15 @@ type search struct {
 func newSearch(ctx context.Context, of *Follower) *search {
 	s := &search{
 		Spec: of.spec, of: of, known: newKnownTree(of.spec.Source, of.spec.Root),
-		asked: map[string]wish{}, read: map[string]struct{}{}, paths: map[digest.Digest]string{},
+		asked: map[string]wish{}, read: map[string]order{}, paths: map[digest.Digest]string{},
 		early: map[digest.Digest]cas.Presence{}, ours: map[digest.Digest]struct{}{}, scanned: map[digest.Digest]struct{}{},
 		glanced: map[digest.Digest]struct{}{},
 		warm:    true, backed: map[string][]string{},
 	}
 	s.resolver = mention.NewResolver(s.known, s.WorkingDirectory)
 	if s.Foresees == nil {
-		for _, m := range mention.Words(s.Args) {
-			s.consider(ctx, pending{Mention: m})
+		for i, m := range mention.Words(s.Args) {
+			s.consider(ctx, pending{order: s.now.below(i), Mention: m})
 		}
 	}
 	return s
@@ -79,16 +83,17 @@ func newSearch(ctx context.Context, of *Follower) *search {
 
 // opened handles an open of the action.
 func (s *search) opened(ctx context.Context, at string) {
-	s.read[at] = struct{}{}
 	if w, ok := s.asked[at]; ok {
 		delete(s.asked, at)
+		s.now = w.order
 		s.unread -= w.charged
 		s.right += w.Digest.SizeBytes()
-		if !w.requested {
+		if !w.requested || w.short {
 			s.late += lateBytes
 		}
 		s.known.looks += looksOfRight
 	}
+	s.read[at] = s.now
 	s.hasten(at)
 	if s.Foresees != nil && s.Foresees(at) || len(s.paths) == maxMentioned {
 		return
@@ -171,8 +176,9 @@ func (s *search) scan(ctx context.Context, at string, d digest.Digest) {
 	}
 	if found, ok := s.mentions(ctx, at, d); ok {
 		s.scanned[d] = struct{}{}
-		for _, m := range found {
-			s.consider(ctx, pending{from: at, Mention: m})
+		own := s.orderOf(at)
+		for i, m := range found {
+			s.consider(ctx, pending{from: at, order: own.below(i), Mention: m})
 		}
 	}
 }
@@ -185,13 +191,22 @@ func (s *search) glance(ctx context.Context, at string, d digest.Digest) {
 	}
 	if found, ok := s.mentions(ctx, at, d); ok {
 		s.glanced[d] = struct{}{}
-		for _, m := range found {
+		own := s.orderOf(at)
+		for i, m := range found {
 			if !m.Doubtful {
 				m.Doubtful = true
-				s.consider(ctx, pending{at, true, m})
+				s.consider(ctx, pending{at, true, own.below(i), m})
 			}
 		}
 	}
+}
+
+// orderOf returns the order of a file that is opened or mentioned.
+func (s *search) orderOf(at string) order {
+	if w, ok := s.asked[at]; ok {
+		return w.order
+	}
+	return s.read[at]
 }
 
 // mentions returns what a local file mentions; false: nobody can tell.
@@ -261,13 +276,13 @@ func (s *search) ask(p pending, at string) {
 	if !ok || d.SizeBytes() > maxFileBytes || d.IsEmptyBlob() {
 		return
 	}
-	w := wish{File: File{Path: at, Digest: d, Doubtful: p.Doubtful}, far: p.far}
+	w := wish{File: File{Path: at, Digest: d, Doubtful: p.Doubtful}, order: p.order, far: p.far}
 	s.asked[at] = w
 	if p.far {
-		s.far = append(s.far, at)
+		s.far.add(w)
 		return
 	}
-	s.found = append(s.found, at)
+	s.found.add(w)
 	if !p.Doubtful {
 		s.back(p.from, w)
 	}
@@ -275,10 +290,10 @@ func (s *search) ask(p pending, at string) {
 
 // askAgain handles one more mention of a file, which may be less doubtful.
 func (s *search) askAgain(p pending, w wish) {
-	if w.far && !p.far {
-		w.far = false
+	if (w.far || p.order < w.order) && !p.far {
+		w.far, w.order = false, min(w.order, p.order)
 		if s.asked[w.Path] = w; !w.requested {
-			s.found = append(s.found, w.Path)
+			s.found.add(w)
 		}
 	}
 	if p.Doubtful {
@@ -325,16 +340,17 @@ func (s *search) hurry(w wish) {
 	}
 	w.hurried = true
 	s.asked[w.Path] = w
-	s.urgent = append(s.urgent, w.Path)
+	s.urgent.add(w)
 }
 
 // request requests the found files, as many as there is credit for, and directories. A part of the
 // credit is kept for what opened files mention.
 func (s *search) request() {
 	credit := FreeBytes + Credit*s.right + s.late
-	files := s.take(&s.urgent, credit, nil)
-	files = s.take(&s.found, credit-reservedBytes, files)
-	files = s.take(&s.far, (credit-reservedBytes)/farPart, files)
+	free := credit - reservedBytes
+	files := s.take(&s.urgent, credit, free, nil)
+	files = s.take(&s.found, free, free, files)
+	files = s.take(&s.far, free/farPart, free, files)
 	s.of.mu.Lock()
 	for _, f := range files {
 		s.of.requested[f.Path] = struct{}{}
@@ -346,10 +362,11 @@ func (s *search) request() {
 	}
 }
 
-// take adds the first wishes of a list to files while no more than credit is unread.
-func (s *search) take(paths *[]string, credit int64, files []File) []File {
-	for ; len(*paths) > 0; *paths = (*paths)[1:] {
-		w, ok := s.asked[(*paths)[0]]
+// take adds the first wishes of a list to files while no more than credit is unread. Those beyond
+// the free credit are short of it.
+func (s *search) take(from *turns, credit, free int64, files []File) []File {
+	for ; len(*from) > 0; from.drop() {
+		w, ok := s.asked[from.next()]
 		if !ok || w.requested {
 			continue
 		}
@@ -358,7 +375,7 @@ func (s *search) take(paths *[]string, credit int64, files []File) []File {
 			break
 		}
 		s.unread += size
-		w.charged, w.requested = size, true
+		w.charged, w.requested, w.short = size, true, s.unread > free
 		s.asked[w.Path] = w
 		files = append(files, w.File)
 	}

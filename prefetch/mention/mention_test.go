@@ -30,6 +30,11 @@ func TestExtract(t *testing.T) {
 			"macros that name headers", "a.hpp", "#define X <b/c.hpp>\n# define Y \"d.h\"\n#define Z \"text\"\n#define V 1\n#include X\n",
 			"bracketed:b/c.hpp? quoted:d.h?",
 		},
+		{
+			"headers that a condition asks for", "a.h",
+			"#if __has_include(<a>) && defined(X) && !__has_include ( \"b.h\" )\n#elif defined __has_include\n# elif __has_include_next(<c.h>)\n#ifdef __has_include\n__has_include(<d>)\n",
+			"bracketed:a quoted:b.h bracketed:c.h",
+		},
 		{"no directives", "a.c", "int a; #include <no>\ns = \"#include <no>\";\n#if 1\n#pragma once\n#", ""},
 		{"unfinished", "a.c", "#include <a\n#include \"b\n#include\n#include <", ""},
 		{"what no tree has", "a.c", "#include </usr/include/a.h>\n#include \"a\x00b\"\n#include \"C:\\a.h\"\n#include <>\n", ""},

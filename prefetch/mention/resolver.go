@@ -42,6 +42,7 @@ type Resolver struct {
 	work string // the working directory
 	// Folders in which mentioned files were, or that the command line names; first ones go first.
 	headers, modules []string
+	unknown          map[string]struct{} // those of headers that are not known yet
 	searches, hits   int
 	searched         map[string]struct{}
 	resolved         map[named][]string // mentions that do not depend on the mentioning file
@@ -54,7 +55,7 @@ type named struct {
 
 // NewResolver returns a Resolver of a command with that working directory in the tree.
 func NewResolver(t Tree, work string) *Resolver {
-	return &Resolver{tree: t, work: path.Clean(work), searched: map[string]struct{}{}, resolved: map[named][]string{}}
+	return &Resolver{tree: t, work: path.Clean(work), unknown: map[string]struct{}{}, searched: map[string]struct{}{}, resolved: map[named][]string{}}
 }
 
 // Resolve returns the files that the file at from mentions by m, the most likely first. For a
@@ -140,28 +141,48 @@ func Inside(p string) bool {
 	return p != ".." && !strings.HasPrefix(p, "../") && !strings.HasPrefix(p, "/")
 }
 
-// include adds a folder of headers that the command line names.
+// include adds a folder of headers that the command line names. It keeps its turn while it is not
+// known.
 func (r *Resolver) include(name string) (known bool) {
 	folder := path.Join(r.work, name)
 	if !Inside(folder) {
 		return true
 	}
 	at, s := r.tree.Look(folder)
-	if s == Folder && len(r.headers) < maxFolders && !slices.Contains(r.headers, at) {
+	if s == Unknown {
+		at = folder
+	}
+	_, waited := r.unknown[folder]
+	turn := slices.Index(r.headers, folder)
+	switch {
+	case waited && s != Unknown:
+		delete(r.unknown, folder)
+		if r.headers = slices.Delete(r.headers, turn, turn+1); s == Folder && !slices.Contains(r.headers, at) {
+			r.headers = slices.Insert(r.headers, turn, at)
+		}
+	case s != Absent && s != File && len(r.headers) < maxFolders && !slices.Contains(r.headers, at):
 		r.headers = append(r.headers, at)
+		if s == Unknown {
+			r.unknown[folder] = struct{}{}
+		}
 	}
 	return s != Unknown
 }
 
 // header finds a header in the folders of headers.
 func (r *Resolver) header(from, name string, settled bool) (files []string, known bool) {
+	known = true
 	for _, folder := range r.headers {
+		if _, wait := r.unknown[folder]; wait {
+			known = settled
+			continue
+		}
 		at, s := r.first(folder, name, plain)
 		if s == Unknown {
 			return nil, false
 		}
 		if s == File && at != from {
-			return []string{at}, true
+			return []string{at}, known
 		}
 	}
 	if !settled {

@@ -138,6 +138,32 @@ func TestResolveInWorkingDirectory(t *testing.T) {
 	}
 }
 
+// A folder of headers that is not known yet has its turn when it is.
+func TestFoldersHaveTheirTurn(t *testing.T) {
+	in := treeOf("a.cc", "i/j/", "k/c.h", "l/c.h")
+	r := NewResolver(in, "")
+	folders := Words(strings.Fields("-Ii/j/gone -Ii/j -Ik -Il"))
+	resolve := func(settled bool, want string, wantKnown bool) {
+		t.Helper()
+		for _, m := range folders {
+			r.Resolve("", m, settled)
+		}
+		files, known := r.Resolve("a.cc", Mention{Kind: Bracketed, Name: "c.h"}, settled)
+		if !slices.Equal(files, []string{want}) || known != wantKnown {
+			t.Errorf("%q, known %t", files, known)
+		}
+	}
+	in["i/j"], in["i/"] = Absent, Unknown
+	resolve(false, "k/c.h", false)
+	delete(in, "i/")
+	in["i/j"], in["i/j/c.h"] = Folder, File
+	delete(in, "i/j/")
+	resolve(false, "i/j/c.h", true)
+	if want := []string{"i/j", "k", "l"}; !slices.Equal(r.headers, want) || len(r.unknown) > 0 {
+		t.Errorf("%q, want %q; %d are unknown", r.headers, want, len(r.unknown))
+	}
+}
+
 // Nothing is looked for everywhere before the tree is settled; then a name only once, and few names
 // if none is there.
 func TestSearchIsBounded(t *testing.T) {
