@@ -30,6 +30,9 @@ const (
 	// to request it, or when only reservedBytes were left for it: it waits a round trip, in which the
 	// link carries little else.
 	lateBytes = 512 << 10
+	// sureWords is how many doubtful words of the command line must be right for the others to be
+	// doubtful no more.
+	sureWords = 2
 	// farPart: what unopened doubtful files mention has 1/farPart of the credit.
 	farPart = 2
 	// maxFileBytes is the size above which a mentioned file is not requested.

@@ -220,3 +220,27 @@ func TestShortCredit(t *testing.T) {
 		t.Errorf("%d others are requested, want at least %d", got, others)
 	}
 }
+
+// TestSureWords: when two modules of the command line were right that could have been other words,
+// the others are doubtful no more.
+func TestSureWords(t *testing.T) {
+	h := newHostile(t)
+	m := &repb.Directory{}
+	for _, name := range []string{"a", "b", "c"} {
+		m.Files = append(m.Files, h.file(name+".py", "# "+name))
+	}
+	spec := h.spec(h.folder(m))
+	spec.Args = []string{"python3", "a", "b", "c"}
+	spec.Request = func([]File, int64) {}
+	s := newSearch(t.Context(), New(spec))
+	s.request()
+	for i, name := range []string{"a.py", "b.py"} {
+		if w := s.asked["c.py"]; !w.Doubtful {
+			t.Errorf("c.py is not doubtful after %d words", i)
+		}
+		s.opened(t.Context(), name)
+	}
+	if w := s.asked["c.py"]; w.Doubtful {
+		t.Error("c.py is doubtful")
+	}
+}

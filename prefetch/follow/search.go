@@ -19,6 +19,7 @@ type wish struct {
 	short     bool // there was no credit for it but the reserved one
 	there     bool // it has come
 	far       bool // only unopened doubtful files mention it
+	word      bool // the command line mentions it
 }
 
 // A pending mention needs directories that are not there yet.
@@ -61,6 +62,7 @@ type search struct {
 	backed        map[string][]string
 	backers       int
 	unread, right int64 // bytes of requested files: unread, and read
+	rightWords    int   // doubtful words of the command line that were files which the action opened
 	late          int64 // credit for files that were opened before they were requested
 }
 
@@ -74,11 +76,17 @@ func newSearch(ctx context.Context, of *Follower) *search {
 	}
 	s.resolver = mention.NewResolver(s.known, s.WorkingDirectory)
 	if s.Foresees == nil {
-		for i, m := range mention.Words(s.Args) {
-			s.consider(ctx, pending{order: s.now.below(i), Mention: m})
-		}
+		s.words(ctx, false)
 	}
 	return s
+}
+
+// words finds what the command line mentions. With sure, none of that is doubtful.
+func (s *search) words(ctx context.Context, sure bool) {
+	for i, m := range mention.Words(s.Args) {
+		m.Doubtful = m.Doubtful && !sure
+		s.consider(ctx, pending{order: order("").below(i), Mention: m})
+	}
 }
 
 // opened handles an open of the action.
@@ -86,6 +94,11 @@ func (s *search) opened(ctx context.Context, at string) {
 	if w, ok := s.asked[at]; ok {
 		delete(s.asked, at)
 		s.now = w.order
+		if w.Doubtful && w.word {
+			if s.rightWords++; s.rightWords == sureWords {
+				s.words(ctx, true)
+			}
+		}
 		s.unread -= w.charged
 		s.right += w.Digest.SizeBytes()
 		if !w.requested || w.short {
@@ -276,7 +289,7 @@ func (s *search) ask(p pending, at string) {
 	if !ok || d.SizeBytes() > maxFileBytes || d.IsEmptyBlob() {
 		return
 	}
-	w := wish{File: File{Path: at, Digest: d, Doubtful: p.Doubtful}, order: p.order, far: p.far}
+	w := wish{File: File{Path: at, Digest: d, Doubtful: p.Doubtful}, order: p.order, far: p.far, word: p.from == ""}
 	s.asked[at] = w
 	if p.far {
 		s.far.add(w)

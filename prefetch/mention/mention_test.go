@@ -51,6 +51,12 @@ func TestExtract(t *testing.T) {
 			"relative:. relative:./a relative:b relative:b/c relative:../d/e relative:../d/e/f",
 		},
 		{"in functions", "a.py", "def f():\n    import a\n\tfrom b import c\n", "module:a? module:b? submodule:b/c?"},
+		{
+			"in conditions", "a.py",
+			"try:\n    import a\nexcept ImportError:\n    import b\nif x:\n\n# why\n    import c\nelse:\n    import d\nif TYPE_CHECKING:\n    import e\n",
+			"module:a module:b? module:c module:d module:e?",
+		},
+		{"at the end", "a.py", "x = 1\nif __name__ == '__main__':\n    import a\n", "module:a?"},
 		{"prose", "a.py", "from the beginning we import nothing\nimporter = 1\nfrom\nimport\nfrom  import x\nimport a..b, 1+2\n", ""},
 		{"a Python script", "tool", "#!/usr/bin/env python3\nimport a\n", "module:a"},
 
@@ -91,7 +97,14 @@ func TestWords(t *testing.T) {
 			strings.Fields("g++ -isystem a/b -I c -Id -iquotee -O2 -c -o f.o f.cc"),
 			"word:g++ include:a/b include:c include:d include:e word:f.o word:f.cc",
 		},
-		{strings.Fields("python3 -B -m a.b x/y.py"), "word:python3 module:a/b? word:a.b word:x/y.py"},
+		{
+			strings.Fields("python3 -B -m a.b x/y.py"),
+			"module:encodings module:encodings/aliases module:encodings/utf_8 module:sitecustomize word:python3 module:a/b word:a.b word:x/y.py",
+		},
+		{
+			[]string{"sh", "-c", "exec /opt/python3.9 a b"},
+			"word:sh word:exec module:encodings module:encodings/aliases module:encodings/utf_8 module:sitecustomize module:a? word:a module:b? word:b",
+		},
 		{strings.Fields("protoc --proto_path=a --plugin=b/c @d.params"), "word:protoc include:a word:b/c word:d.params"},
 		{[]string{"/bin/sh", "-c", `A="$PWD/a" exec b/c.sh <d; $e`}, "word:a word:exec word:b/c.sh word:d"},
 		{[]string{"a", "-I"}, "word:a"},

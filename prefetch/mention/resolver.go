@@ -22,6 +22,9 @@ type Tree interface {
 	// Look returns what is at a clean relative path; "." is the root. at is that path without
 	// symlinks.
 	Look(path string) (at string, s PathState)
+	// Starting returns the first entry of a known folder whose name begins with prefix; "": there is
+	// none.
+	Starting(folder, prefix string) (name string)
 	// Holding returns a few known folders that have an entry with that name.
 	Holding(name string) []string
 }
@@ -103,7 +106,6 @@ var (
 		"", ".js", ".mjs", ".cjs", ".json", ".ts", ".tsx", ".jsx", ".d.ts", "/index.js", "/index.mjs", "/index.cjs",
 		"/index.ts", "/index.tsx", "/index.d.ts",
 	}
-	pythons = []string{".py", "/__init__.py"}
 )
 
 func (r *Resolver) only(at string, s PathState) (files []string, known bool) {
@@ -250,69 +252,6 @@ func sharedPath(a, b string) (n int) {
 		}
 		a, b = aRest, bRest
 	}
-}
-
-// module finds a Python module and the packages that contain it.
-func (r *Resolver) module(from string, m Mention, settled bool) (files []string, known bool) {
-	roots := []string{r.packageRoot(path.Dir(from))}
-	for _, root := range append(roots, r.modules...) {
-		files, s := r.below(root, m.Name)
-		if s == Unknown {
-			return nil, false
-		}
-		if s == File {
-			r.modules = learn(r.modules, root)
-			return files, true
-		}
-	}
-	if m.Kind == Submodule {
-		return nil, true // the name is something else in the module
-	}
-	if !settled {
-		return nil, false
-	}
-	if root, ok := r.search(from, m.Name, pythons); ok {
-		r.modules = learn(r.modules, root)
-		files, _ = r.below(root, m.Name)
-	}
-	return files, true
-}
-
-// packageRoot returns the folder in which Python finds the package that has a module in folder.
-func (r *Resolver) packageRoot(folder string) string {
-	for range maxUp {
-		if folder == "." {
-			break
-		}
-		if _, s := r.tree.Look(path.Join(folder, "__init__.py")); s != File {
-			break
-		}
-		folder = path.Dir(folder)
-	}
-	return folder
-}
-
-// below returns the files of a Python module in a folder, File if it is there: those of the packages
-// that contain it, and its own.
-func (r *Resolver) below(root, name string) (files []string, s PathState) {
-	at, s := r.first(root, name, pythons)
-	if s != File {
-		return nil, s
-	}
-	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
-		if init, s := r.first(root, dir+"/__init__.py", plain); s == File && init != at {
-			files = append(files, init)
-		}
-	}
-	return append(files, at), File
-}
-
-// relative finds a Python module by its path from a folder.
-func (r *Resolver) relative(folder, name string) (files []string, known bool) {
-	if path.Base(name) == "." || name == "." {
-		return r.only(r.first(folder, path.Join(name, "__init__.py"), plain))
-	}
-	return r.only(r.first(folder, name, pythons))
 }
 
 // packaged finds a module of a JavaScript package, and the package's description.

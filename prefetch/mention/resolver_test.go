@@ -38,6 +38,15 @@ func (t tree) Look(p string) (at string, s PathState) {
 	return p, t[p]
 }
 
+func (t tree) Starting(folder, prefix string) (name string) {
+	for p, s := range t {
+		if base := path.Base(p); s != Absent && path.Dir(p) == folder && strings.HasPrefix(base, prefix) && (name == "" || base < name) {
+			name = base
+		}
+	}
+	return name
+}
+
 func (t tree) Holding(name string) (folders []string) {
 	for p, s := range t {
 		if path.Base(p) == name && s != Absent && !strings.HasSuffix(p, "/") {
@@ -76,6 +85,18 @@ func TestResolve(t *testing.T) {
 		{"a library", "a.py lib/os.py lib/re/__init__.py", "", "a.py", Mention{Kind: Module, Name: "re"}, "lib/re/__init__.py"},
 		{"a name in a module", "a.py b.py", "", "a.py", Mention{Kind: Submodule, Name: "b/c"}, ""},
 		{"a module of a package", "a.py b/__init__.py b/c.py", "", "a.py", Mention{Kind: Submodule, Name: "b/c"}, "b/__init__.py b/c.py"},
+		{
+			"a shared library", "l/a.py l/lib-dynload/_b.cpython-311-x86_64-linux-gnu.so l/lib-dynload/_bc.so", "", "l/a.py",
+			Mention{Kind: Module, Name: "_b"},
+			"l/lib-dynload/_b.cpython-311-x86_64-linux-gnu.so",
+		},
+		{
+			"one of a package", "l/b/__init__.py l/b/a.py l/b/_c.abi3.so", "", "l/b/a.py", Mention{Kind: Module, Name: "b/_c"},
+			"l/b/__init__.py l/b/_c.abi3.so",
+		},
+		{"one beside", "b/__init__.py b/a.py b/_c.so", "", "b/a.py", Mention{Kind: Relative, Name: "_c"}, "b/_c.so"},
+		{"a module rather than that", "a.py b.py b.so", "", "a.py", Mention{Kind: Module, Name: "b"}, "b.py"},
+		{"no shared library", "a.py _b.cpython-311.txt", "", "a.py", Mention{Kind: Module, Name: "_b"}, ""},
 		{"relative", "p/__init__.py p/a.py p/b.py", "", "p/a.py", Mention{Kind: Relative, Name: "b"}, "p/b.py"},
 		{"the own package", "p/__init__.py p/a.py", "", "p/a.py", Mention{Kind: Relative, Name: "."}, "p/__init__.py"},
 		{"the package above", "p/__init__.py p/q/a.py", "", "p/q/a.py", Mention{Kind: Relative, Name: "../."}, "p/__init__.py"},
@@ -162,6 +183,22 @@ func TestFoldersHaveTheirTurn(t *testing.T) {
 	if want := []string{"i/j", "k", "l"}; !slices.Equal(r.headers, want) || len(r.unknown) > 0 {
 		t.Errorf("%q, want %q; %d are unknown", r.headers, want, len(r.unknown))
 	}
+}
+
+// Before the tree is settled, a part of Python's standard library is known by the name of its folder,
+// and then others are.
+func TestLibraryOfPython(t *testing.T) {
+	r := NewResolver(treeOf("a.py", "x/encodings/b.py", "x/json.py", "l/python3.9/encodings/__init__.py", "l/python3.9/json.py"), "")
+	want := func(name string, want ...string) {
+		t.Helper()
+		if files, known := r.Resolve("a.py", Mention{Kind: Module, Name: name}, false); !slices.Equal(files, want) || known != (want != nil) {
+			t.Errorf("%s: %q, known %t; want %q", name, files, known, want)
+		}
+	}
+	want("json")
+	want("encodings", "l/python3.9/encodings/__init__.py")
+	want("json", "l/python3.9/json.py")
+	want("gone")
 }
 
 // Nothing is looked for everywhere before the tree is settled; then a name only once, and few names

@@ -37,9 +37,14 @@ func (f *found) words(words []string) {
 	for i := 0; i < len(words); i++ {
 		word := strings.Trim(words[i], `"'`)
 		if python && !strings.HasSuffix(word, ".py") {
-			f.module(Module, word, true)
+			f.module(Module, word, words[i-1] != "-m")
 		}
-		python = python || strings.HasPrefix(path.Base(word), "python")
+		if !python && strings.HasPrefix(path.Base(word), "python") {
+			python = true
+			for _, name := range startModules() {
+				f.add(Module, name, false)
+			}
+		}
 		if folder, next, ok := folderOf(word, words[i+1:]); ok {
 			f.add(Include, folder, false)
 			if next {
