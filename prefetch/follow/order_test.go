@@ -65,7 +65,7 @@ func (h *hostile) search(root digest.Digest) (s *search, found *[]string) {
 			*found = append(*found, f.Path)
 		}
 	}
-	return newSearch(h.Context(), New(spec)), found
+	return newSearch(New(spec)), found
 }
 
 // digestOf returns the digest of a file of h.
@@ -94,7 +94,7 @@ func TestGlance(t *testing.T) {
 	var found []File
 	spec := h.spec(h.folder(m))
 	spec.Request = func(files []File, _ int64) { found = append(found, files...) }
-	s := newSearch(t.Context(), New(spec))
+	s := newSearch(New(spec))
 	s.settled = true
 	want := func(what string, paths ...string) {
 		t.Helper()
@@ -230,9 +230,9 @@ func TestSureWords(t *testing.T) {
 		m.Files = append(m.Files, h.file(name+".py", "# "+name))
 	}
 	spec := h.spec(h.folder(m))
-	spec.Args = []string{"python3", "a", "b", "c"}
 	spec.Request = func([]File, int64) {}
-	s := newSearch(t.Context(), New(spec))
+	s := newSearch(New(spec))
+	s.commanded(t.Context(), &Command{Args: []string{"python3", "a", "b", "c"}})
 	s.request()
 	for i, name := range []string{"a.py", "b.py"} {
 		if w := s.asked["c.py"]; !w.Doubtful {

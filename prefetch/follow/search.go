@@ -38,6 +38,8 @@ type search struct {
 	known    *knownTree
 	resolver *mention.Resolver
 	settled  bool
+	command  *Command // nil: not known yet
+	lacking  bool     // there is no profile, or it lacked a file
 
 	asked   map[string]wish          // by path: requested, or to be requested, and not read
 	read    map[string]order         // by path: of opened files
@@ -66,24 +68,38 @@ type search struct {
 	late          int64 // credit for files that were opened before they were requested
 }
 
-func newSearch(ctx context.Context, of *Follower) *search {
+func newSearch(of *Follower) *search {
 	s := &search{
 		Spec: of.spec, of: of, known: newKnownTree(of.spec.Source, of.spec.Root),
 		asked: map[string]wish{}, read: map[string]order{}, paths: map[digest.Digest]string{},
 		early: map[digest.Digest]cas.Presence{}, ours: map[digest.Digest]struct{}{}, scanned: map[digest.Digest]struct{}{},
 		glanced: map[digest.Digest]struct{}{},
-		warm:    true, backed: map[string][]string{},
+		warm:    true, lacking: of.spec.Foresees == nil, backed: map[string][]string{},
 	}
-	s.resolver = mention.NewResolver(s.known, s.WorkingDirectory)
-	if s.Foresees == nil {
+	s.resolver = mention.NewResolver(s.known)
+	return s
+}
+
+// commanded notes the command. It has its say unless there is a profile that lacks nothing.
+func (s *search) commanded(ctx context.Context, c *Command) {
+	s.command = c
+	s.resolver.WorkIn(c.WorkingDirectory)
+	if s.lacking {
 		s.words(ctx, false)
 	}
-	return s
+}
+
+// lack notes that the action has opened a file that the profile lacks.
+func (s *search) lack(ctx context.Context) {
+	if !s.lacking && s.command != nil {
+		s.words(ctx, false)
+	}
+	s.lacking = true
 }
 
 // words finds what the command line mentions. With sure, none of that is doubtful.
 func (s *search) words(ctx context.Context, sure bool) {
-	for i, m := range mention.Words(s.Args) {
+	for i, m := range mention.Words(s.command.Args) {
 		m.Doubtful = m.Doubtful && !sure
 		s.consider(ctx, pending{order: order("").below(i), Mention: m})
 	}
@@ -108,7 +124,11 @@ func (s *search) opened(ctx context.Context, at string) {
 	}
 	s.read[at] = s.now
 	s.hasten(at)
-	if s.Foresees != nil && s.Foresees(at) || len(s.paths) == maxMentioned {
+	if s.Foresees != nil && s.Foresees(at) {
+		return
+	}
+	s.lack(ctx)
+	if len(s.paths) == maxMentioned {
 		return
 	}
 	d, ok := s.known.file(at)

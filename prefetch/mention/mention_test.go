@@ -207,7 +207,7 @@ func FuzzExtract(f *testing.F) {
 			if !valid(m.Name) {
 				t.Errorf("%q cannot be a path", m.Name)
 			}
-			r := NewResolver(tree{".": Folder, "a": File}, "")
+			r := NewResolver(tree{".": Folder, "a": File})
 			files, known := r.Resolve(name, m, true)
 			if !known {
 				t.Errorf("%v is not known in a known tree", m)

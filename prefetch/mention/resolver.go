@@ -56,10 +56,13 @@ type named struct {
 	name string
 }
 
-// NewResolver returns a Resolver of a command with that working directory in the tree.
-func NewResolver(t Tree, work string) *Resolver {
-	return &Resolver{tree: t, work: path.Clean(work), unknown: map[string]struct{}{}, searched: map[string]struct{}{}, resolved: map[named][]string{}}
+// NewResolver returns a Resolver of a command that works in the root.
+func NewResolver(t Tree) *Resolver {
+	return &Resolver{tree: t, work: ".", unknown: map[string]struct{}{}, searched: map[string]struct{}{}, resolved: map[named][]string{}}
 }
+
+// WorkIn sets the working directory of the command, before its words are resolved.
+func (r *Resolver) WorkIn(directory string) { r.work = path.Clean(directory) }
 
 // Resolve returns the files that the file at from mentions by m, the most likely first. For a
 // command line from is "". If known is false, ask again when the tree knows more folders. With

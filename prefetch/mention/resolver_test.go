@@ -127,7 +127,7 @@ func TestResolve(t *testing.T) {
 		{"a word", "a/b.sh", "", "", Mention{Kind: Word, Name: "a/b.sh"}, "a/b.sh"},
 		{"a word that is a folder", "a/b.sh", "", "", Mention{Kind: Word, Name: "a"}, ""},
 	} {
-		r := NewResolver(treeOf(strings.Fields(c.paths)...), "")
+		r := NewResolver(treeOf(strings.Fields(c.paths)...))
 		for _, m := range Words(strings.Fields(c.args)) {
 			r.Resolve("", m, true)
 		}
@@ -146,7 +146,8 @@ func TestResolve(t *testing.T) {
 
 // The command line counts from the working directory.
 func TestResolveInWorkingDirectory(t *testing.T) {
-	r := NewResolver(treeOf("w/a.cc", "w/i/b.h", "c.h"), "w")
+	r := NewResolver(treeOf("w/a.cc", "w/i/b.h", "c.h"))
+	r.WorkIn("w")
 	for _, m := range Words(strings.Fields("-Ii a.cc -I..")) {
 		r.Resolve("", m, true)
 	}
@@ -162,7 +163,7 @@ func TestResolveInWorkingDirectory(t *testing.T) {
 // A folder of headers that is not known yet has its turn when it is.
 func TestFoldersHaveTheirTurn(t *testing.T) {
 	in := treeOf("a.cc", "i/j/", "k/c.h", "l/c.h")
-	r := NewResolver(in, "")
+	r := NewResolver(in)
 	folders := Words(strings.Fields("-Ii/j/gone -Ii/j -Ik -Il"))
 	resolve := func(settled bool, want string, wantKnown bool) {
 		t.Helper()
@@ -188,7 +189,7 @@ func TestFoldersHaveTheirTurn(t *testing.T) {
 // Before the tree is settled, a part of Python's standard library is known by the name of its folder,
 // and then others are.
 func TestLibraryOfPython(t *testing.T) {
-	r := NewResolver(treeOf("a.py", "x/encodings/b.py", "x/json.py", "l/python3.9/encodings/__init__.py", "l/python3.9/json.py"), "")
+	r := NewResolver(treeOf("a.py", "x/encodings/b.py", "x/json.py", "l/python3.9/encodings/__init__.py", "l/python3.9/json.py"))
 	want := func(name string, want ...string) {
 		t.Helper()
 		if files, known := r.Resolve("a.py", Mention{Kind: Module, Name: name}, false); !slices.Equal(files, want) || known != (want != nil) {
@@ -205,7 +206,7 @@ func TestLibraryOfPython(t *testing.T) {
 // if none is there.
 func TestSearchIsBounded(t *testing.T) {
 	counted := &counting{tree: treeOf("a.cc", "i/j/b.h")}
-	r := NewResolver(counted, "")
+	r := NewResolver(counted)
 	if files, known := r.Resolve("a.cc", Mention{Kind: Bracketed, Name: "b.h"}, false); known || files != nil {
 		t.Errorf("%v before the tree is settled", files)
 	}
