@@ -139,8 +139,8 @@
 // A source that has come names the files that are read next. So files that the action opens and
 // that were not local are scanned (package mention), unless the profile has them; and so are the
 // files that they mention, when these have come, and so on: about one round trip for each level.
-// It begins with the command line, with a profile as soon as that lacks a file. A scan is remembered by its digest for all
-// races of the Limits.
+// It begins with the command line, with a profile as soon as that lacks a file. A scan is remembered
+// by its digest for all races of the Limits.
 //
 // Mentioned files are in the queue before neighbours, whose directory nobody looks at for a file
 // that was mentioned. Doubtful ones, such as imports in functions, go behind the others. When they

@@ -244,3 +244,18 @@ func TestSureWords(t *testing.T) {
 		t.Error("c.py is doubtful")
 	}
 }
+
+// TestArguments: a file of words has any name, and its words are those of the command line.
+func TestArguments(t *testing.T) {
+	h := newHostile(t)
+	list := h.file("list", "-Ix\na.c\n")
+	s, found := h.search(h.folder(&repb.Directory{Files: []*repb.FileNode{h.file("a.c", "int a;"), list}}))
+	s.commanded(t.Context(), &Command{Args: []string{"cc", "@list"}})
+	s.request()
+	d := h.digestOf(list)
+	s.ended(t.Context(), ended{[]File{{Path: "list", Digest: d}}, []digest.Digest{d}})
+	s.request()
+	if want := []string{"list", "a.c"}; !slices.Equal(*found, want) {
+		t.Errorf("%q are requested, want %q", *found, want)
+	}
+}

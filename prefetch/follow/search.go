@@ -51,6 +51,8 @@ type search struct {
 	glanced map[digest.Digest]struct{} // doubtful files that were scanned before the action opened them
 	due     []File                     // to be scanned: they have come, and are doubtful no more
 
+	arguments map[string]struct{} // paths of files with words of the command line
+
 	// Nothing that the action needs was absent so far. Then local files are not scanned, but kept.
 	warm bool
 	kept []File
@@ -73,8 +75,8 @@ func newSearch(of *Follower) *search {
 		Spec: of.spec, of: of, known: newKnownTree(of.spec.Source, of.spec.Root),
 		asked: map[string]wish{}, read: map[string]order{}, paths: map[digest.Digest]string{},
 		early: map[digest.Digest]cas.Presence{}, ours: map[digest.Digest]struct{}{}, scanned: map[digest.Digest]struct{}{},
-		glanced: map[digest.Digest]struct{}{},
-		warm:    true, lacking: of.spec.Foresees == nil, backed: map[string][]string{},
+		glanced: map[digest.Digest]struct{}{}, arguments: map[string]struct{}{},
+		warm: true, lacking: of.spec.Foresees == nil, backed: map[string][]string{},
 	}
 	s.resolver = mention.NewResolver(s.known)
 	return s
@@ -244,6 +246,9 @@ func (s *search) orderOf(at string) order {
 
 // mentions returns what a local file mentions; false: nobody can tell.
 func (s *search) mentions(ctx context.Context, at string, d digest.Digest) ([]mention.Mention, bool) {
+	if _, ok := s.arguments[at]; ok {
+		at = mention.NameOfArguments(at)
+	}
 	if s.over(ctx) || !mention.Readable(at, d.SizeBytes()) {
 		return nil, false
 	}
@@ -282,6 +287,9 @@ func (s *search) consider(ctx context.Context, p pending) {
 		s.waiting = append(s.waiting, p)
 	}
 	for _, at := range files {
+		if p.Kind == mention.Arguments && len(s.arguments) < maxMentioned {
+			s.arguments[at] = struct{}{}
+		}
 		s.ask(p, at)
 	}
 }

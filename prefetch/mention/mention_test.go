@@ -10,7 +10,7 @@ import (
 
 // show formats mentions as in the tables.
 func show(ms []Mention) string {
-	names := [...]string{"quoted", "bracketed", "module", "submodule", "relative", "script", "package", "word", "include"}
+	names := [...]string{"quoted", "bracketed", "module", "submodule", "relative", "script", "package", "word", "arguments", "include"}
 	var words []string
 	for _, m := range ms {
 		word := names[m.Kind] + ":" + m.Name
@@ -105,9 +105,15 @@ func TestWords(t *testing.T) {
 			[]string{"sh", "-c", "exec /opt/python3.9 a b"},
 			"word:sh word:exec module:encodings module:encodings/aliases module:encodings/utf_8 module:sitecustomize module:a? word:a module:b? word:b",
 		},
-		{strings.Fields("protoc --proto_path=a --plugin=b/c @d.params"), "word:protoc include:a word:b/c word:d.params"},
+		{strings.Fields("protoc --proto_path=a --plugin=b/c @d.params"), "word:protoc include:a word:b/c arguments:d.params"},
 		{[]string{"/bin/sh", "-c", `A="$PWD/a" exec b/c.sh <d; $e`}, "word:a word:exec word:b/c.sh word:d"},
 		{[]string{"a", "-I"}, "word:a"},
+		{[]string{"java", "bin", "/usr/bin/java", "javac/bin/x"}, "word:java word:bin word:javac/bin/x"},
+		{
+			[]string{"sh", "-c", "jdk/bin/javac @list"},
+			"word:sh word:jdk/bin/javac word:jdk/lib/libjli.so word:jdk/lib/jvm.cfg word:jdk/lib/libjimage.so word:jdk/lib/libjava.so " +
+				"word:jdk/lib/libjsvml.so word:jdk/lib/libnio.so word:jdk/lib/libnet.so word:jdk/conf/security/java.security arguments:list",
+		},
 	} {
 		if got := show(Words(c.args)); got != c.want {
 			t.Errorf("%q: %s\nwant %s", c.args, got, c.want)

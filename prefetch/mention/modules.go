@@ -19,12 +19,6 @@ const (
 	extensions  = "lib-dynload"
 )
 
-// startModules are those that Python reads from files before the program, whatever that is. It needs
-// others of the standard library, too, which are built in from Python 3.11 on.
-func startModules() []string {
-	return []string{librarySign, "encodings/aliases", "encodings/utf_8", "sitecustomize"}
-}
-
 // module finds a Python module and the packages that contain it.
 func (r *Resolver) module(from string, m Mention, settled bool) (files []string, known bool) {
 	roots := []string{r.packageRoot(path.Dir(from))}

@@ -71,7 +71,7 @@ func (r *Resolver) Resolve(from string, m Mention, settled bool) (files []string
 	switch m.Kind {
 	case Include:
 		return nil, r.include(m.Name)
-	case Word:
+	case Word, Arguments:
 		return r.only(r.first(r.work, m.Name, plain))
 	case Script:
 		return r.only(r.first(path.Dir(from), m.Name, scripts))

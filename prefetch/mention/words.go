@@ -2,7 +2,6 @@ package mention
 
 import (
 	"bytes"
-	"path"
 	"strings"
 )
 
@@ -39,7 +38,7 @@ func (f *found) words(words []string) {
 		if python && !strings.HasSuffix(word, ".py") {
 			f.module(Module, word, words[i-1] != "-m")
 		}
-		if !python && strings.HasPrefix(path.Base(word), "python") {
+		if !python && isPython(word) {
 			python = true
 			for _, name := range startModules() {
 				f.add(Module, name, false)
@@ -55,9 +54,14 @@ func (f *found) words(words []string) {
 		if _, value, ok := strings.Cut(word, "="); ok {
 			word = strings.Trim(value, `"'`)
 		}
-		word = strings.TrimPrefix(strings.TrimPrefix(word, "@"), "$PWD/")
+		k := Word
+		if file, ok := strings.CutPrefix(word, "@"); ok {
+			k, word = Arguments, file
+		}
+		word = strings.TrimPrefix(word, "$PWD/")
 		if word != "" && word[0] != '-' && word[0] != '$' {
-			f.add(Word, word, false)
+			f.add(k, word, false)
+			f.starts(word)
 		}
 	}
 }
