@@ -9,17 +9,25 @@ import (
 	"github.com/forerunner-build/forerunner/prefetch/mention"
 )
 
+// A stage says how far a wish is.
+type stage uint8
+
+const (
+	waiting stage = iota // for its request
+	requested
+	there
+)
+
 // A wish is a file that another one mentions.
 type wish struct {
 	File
-	order     order
-	charged   int64 // its bytes, while they count as unread
-	hurried   bool  // it is among the urgent ones
-	requested bool
-	short     bool // there was no credit for it but the reserved one
-	there     bool // it has come
-	far       bool // only unopened doubtful files mention it
-	word      bool // the command line mentions it
+	order   order
+	stage   stage
+	charged int64 // its bytes, while they count as unread
+	late    int64 // the credit if the action opens it
+	hurried bool  // it is among the urgent ones
+	far     bool  // only unopened doubtful files mention it
+	word    bool  // the command line mentions it
 }
 
 // A pending mention needs directories that are not there yet.
@@ -119,9 +127,7 @@ func (s *search) opened(ctx context.Context, at string) {
 		}
 		s.unread -= w.charged
 		s.right += w.Digest.SizeBytes()
-		if !w.requested || w.short {
-			s.late += lateBytes
-		}
+		s.late += w.late
 		s.known.looks += looksOfRight
 	}
 	s.read[at] = s.now
@@ -189,7 +195,7 @@ func (s *search) ended(ctx context.Context, e ended) {
 			s.unread -= w.charged
 			w.charged = 0
 		}
-		w.there = true
+		w.stage = there
 		s.asked[f.Path] = w
 		switch {
 		case w.Doubtful:
@@ -317,7 +323,7 @@ func (s *search) ask(p pending, at string) {
 	if !ok || d.SizeBytes() > maxFileBytes || d.IsEmptyBlob() {
 		return
 	}
-	w := wish{File: File{Path: at, Digest: d, Doubtful: p.Doubtful}, order: p.order, far: p.far, word: p.from == ""}
+	w := wish{File: File{Path: at, Digest: d, Doubtful: p.Doubtful}, order: p.order, late: lateBytes, far: p.far, word: p.from == ""}
 	s.asked[at] = w
 	if p.far {
 		s.far.add(w)
@@ -333,7 +339,7 @@ func (s *search) ask(p pending, at string) {
 func (s *search) askAgain(p pending, w wish) {
 	if (w.far || p.order < w.order) && !p.far {
 		w.far, w.order = false, min(w.order, p.order)
-		if s.asked[w.Path] = w; !w.requested {
+		if s.asked[w.Path] = w; w.stage == waiting {
 			s.found.add(w)
 		}
 	}
@@ -342,11 +348,11 @@ func (s *search) askAgain(p pending, w wish) {
 	}
 	if w.Doubtful {
 		w.Doubtful = false
-		if s.asked[w.Path] = w; w.there {
+		if s.asked[w.Path] = w; w.stage == there {
 			s.due = append(s.due, w.File)
 		}
 	}
-	if !w.requested {
+	if w.stage == waiting {
 		s.back(p.from, w)
 	}
 }
@@ -376,7 +382,7 @@ func (s *search) hasten(from string) {
 
 // hurry lets w go before what only unopened files mention.
 func (s *search) hurry(w wish) {
-	if w.hurried || w.requested {
+	if w.hurried || w.stage != waiting {
 		return
 	}
 	w.hurried = true
@@ -408,7 +414,7 @@ func (s *search) request() {
 func (s *search) take(from *turns, credit, free int64, files []File) []File {
 	for ; len(*from) > 0; from.drop() {
 		w, ok := s.asked[from.next()]
-		if !ok || w.requested {
+		if !ok || w.stage != waiting {
 			continue
 		}
 		size := w.Digest.SizeBytes()
@@ -416,7 +422,9 @@ func (s *search) take(from *turns, credit, free int64, files []File) []File {
 			break
 		}
 		s.unread += size
-		w.charged, w.requested, w.short = size, true, s.unread > free
+		if w.charged, w.stage = size, requested; s.unread <= free {
+			w.late = 0
+		}
 		s.asked[w.Path] = w
 		files = append(files, w.File)
 	}
