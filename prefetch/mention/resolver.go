@@ -65,8 +65,9 @@ func NewResolver(t Tree) *Resolver {
 func (r *Resolver) WorkIn(directory string) { r.work = path.Clean(directory) }
 
 // Resolve returns the files that the file at from mentions by m, the most likely first. For a
-// command line from is "". If known is false, ask again when the tree knows more folders. With
-// settled, the tree will hardly learn more: then other folders are tried.
+// command line from is "". If known is false, ask again when the tree knows more folders: files are
+// at most a guess until then. With settled, the tree will hardly learn more: then other folders are
+// tried.
 func (r *Resolver) Resolve(from string, m Mention, settled bool) (files []string, known bool) {
 	switch m.Kind {
 	case Include:
@@ -179,18 +180,16 @@ func (r *Resolver) header(from, name string, settled bool) (files []string, know
 	known = true
 	for _, folder := range r.headers {
 		if _, wait := r.unknown[folder]; wait {
-			known = settled
+			known = known && settled
 			continue
 		}
 		at, s := r.first(folder, name, plain)
-		if s == Unknown {
-			return nil, false
-		}
 		if s == File && at != from {
 			return []string{at}, known
 		}
+		known = known && s != Unknown
 	}
-	if !settled {
+	if !settled || !known {
 		return nil, false
 	}
 	if folder, ok := r.search(from, name, plain); ok {

@@ -180,6 +180,9 @@ func TestFoldersHaveTheirTurn(t *testing.T) {
 	delete(in, "i/")
 	in["i/j"], in["i/j/c.h"] = Folder, File
 	delete(in, "i/j/")
+	in["i/j/"] = Unknown
+	resolve(false, "k/c.h", false)
+	delete(in, "i/j/")
 	resolve(false, "i/j/c.h", true)
 	if want := []string{"i/j", "k", "l"}; !slices.Equal(r.headers, want) || len(r.unknown) > 0 {
 		t.Errorf("%q, want %q; %d are unknown", r.headers, want, len(r.unknown))
