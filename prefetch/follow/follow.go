@@ -36,7 +36,7 @@ const (
 	// farPart: what unopened doubtful files mention has 1/farPart of the credit.
 	farPart = 2
 	// maxFileBytes is the size above which a mentioned file is not requested.
-	maxFileBytes = 1 << 20
+	maxFileBytes = 512 << 10
 	// Path components are looked at freeLooks times, about a second, and looksOfRight times for each
 	// mentioned file that the action has read.
 	freeLooks    = 1 << 21

@@ -112,7 +112,7 @@ func TestWords(t *testing.T) {
 		{
 			[]string{"sh", "-c", "jdk/bin/javac @list"},
 			"word:sh word:jdk/bin/javac word:jdk/lib/libjli.so word:jdk/lib/jvm.cfg word:jdk/lib/libjimage.so word:jdk/lib/libjava.so " +
-				"word:jdk/lib/libjsvml.so word:jdk/lib/libnio.so word:jdk/lib/libnet.so word:jdk/conf/security/java.security arguments:list",
+				"word:jdk/lib/libnio.so word:jdk/lib/libnet.so word:jdk/conf/security/java.security arguments:list",
 		},
 	} {
 		if got := show(Words(c.args)); got != c.want {

@@ -16,7 +16,7 @@ func startModules() []string {
 // that of its launcher; not the largest ones.
 func startFiles() []string {
 	return []string{
-		"lib/libjli.so", "lib/jvm.cfg", "lib/libjimage.so", "lib/libjava.so", "lib/libjsvml.so", "lib/libnio.so", "lib/libnet.so",
+		"lib/libjli.so", "lib/jvm.cfg", "lib/libjimage.so", "lib/libjava.so", "lib/libnio.so", "lib/libnet.so",
 		"conf/security/java.security",
 	}
 }
