@@ -140,18 +140,20 @@
 // A source that has come names the files that are read next. So files that the action opens and
 // that were not local are scanned (package mention), unless the profile has them; and so are the
 // files that they mention, when these have come, and so on: about one round trip for each level.
-// Without a profile it begins with the command line. A scan is remembered by its digest for all
-// races of the Limits.
+// It begins with the command line, with a profile as soon as that lacks a file. A scan is remembered
+// by its digest for all races of the Limits.
 //
 // Mentioned files are in the queue before neighbours, whose directory nobody looks at for a file
 // that was mentioned. Doubtful ones, such as imports in functions, go behind the others. When they
 // have come they are scanned, too, but what they mention is doubtful again, goes last, and is
 // scanned only when the action opens it, or the file that mentions it.
 //
-// Mentioned and unread files never exceed 4 MiB, twice the bytes of those that were read, and 256
+// Mentioned and unread files never exceed 4 MiB, twice the bytes of those that were read, and 512
 // KiB for each that the action opened before there was credit for it: mentions that are wrong soon
-// have no say. What opened files mention goes first, and 1 MiB of that is for it alone. Half of it
-// is for what unopened doubtful files mention. Directories on the way to a mentioned file are
+// have no say. What opened files mention goes first, and 1 MiB of that is for it alone; a file for
+// which there was no other credit counts as one without. Then files go in the order in which a
+// compiler reads them, each right where it is mentioned, whenever they were found. Half of the
+// credit is for what unopened doubtful files mention. Directories on the way to a mentioned file are
 // fetched as they become known, all of a level in one call.
 //
 // GetTree is not used: it returns all directories of a tree or none, but few of a large tree are

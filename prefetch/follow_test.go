@@ -78,10 +78,13 @@ func (l *library) need(t *testing.T, d digest.Digest) {
 	}
 }
 
-// start starts a Race and waits until it has the directories.
-func (l *library) start(t *testing.T, s Spec) *Race {
+// start starts a Race for a command with these words, and waits until it has the directories.
+func (l *library) start(t *testing.T, s Spec, args ...string) *Race {
 	s.Root, s.Source, s.Contents = l.root, l, l.content
 	r := Start(t.Context(), s)
+	if args != nil {
+		r.KnowCommand(Command{Args: args})
+	}
 	time.Sleep(20 * roundTrip)
 	synctest.Wait()
 	return r
@@ -127,7 +130,7 @@ func TestMentionsTakeATripForEachLevel(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			l := newLibrary(t, files)
-			r := l.start(t, Spec{Args: c.args, WorkingDirectory: "."})
+			r := l.start(t, Spec{}, c.args...)
 			trips := l.run(t, r, order...)
 			if stats := r.Stop(); trips < c.least || trips > c.most {
 				t.Errorf("%s: waited %d round trips for %d levels of %d files, want %d to %d; %+v",
@@ -185,7 +188,7 @@ func TestMentionsOfUnforeseenFilesOnly(t *testing.T) {
 		files["other/main2.cc"] = "#include \"x/y.h\"\n"
 		files["other/x/y.h"] = "int y;\n"
 		l := newLibrary(t, files)
-		r := l.start(t, Spec{Profile: profileOf(order...), Args: strings.Fields("g++ other/main2.cc")})
+		r := l.start(t, Spec{Profile: profileOf(order...)}, "g++", "other/main2.cc")
 		if trips := l.run(t, r, order...); trips > 0 || len(l.scanned) > 0 {
 			t.Errorf("waited %d trips, read %d files", trips, len(l.scanned))
 		}
@@ -199,6 +202,35 @@ func TestMentionsOfUnforeseenFilesOnly(t *testing.T) {
 	})
 }
 
+// The command line of a race with a profile has its say when the command opens a file that the profile
+// lacks, whether it is known before or after that.
+func TestCommandIsKnownLater(t *testing.T) {
+	for _, c := range []struct {
+		about, opened string
+		before, came  bool
+	}{
+		{"a right profile", "right.h", true, false}, {"known first", "wrong.h", true, true}, {"known last", "wrong.h", false, true},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			l := newLibrary(t, map[string]string{"src/main.cc": "int main;\n", "right.h": "int r;\n", "wrong.h": "int w;\n"})
+			r := l.start(t, Spec{Profile: profileOf("right.h")})
+			if c.before {
+				r.KnowCommand(Command{Args: []string{"g++", "main.cc"}, WorkingDirectory: "src"})
+			}
+			l.run(t, r, c.opened)
+			if !c.before {
+				r.KnowCommand(Command{Args: []string{"g++", "main.cc"}, WorkingDirectory: "src"})
+			}
+			time.Sleep(10 * roundTrip)
+			synctest.Wait()
+			if came := l.has(l.at(t, l.root, "src/main.cc")); came != c.came {
+				t.Errorf("%s: the source has come: %t", c.about, came)
+			}
+			r.Stop()
+		})
+	}
+}
+
 // A content is read once for all races of a worker, and never if it was local.
 func TestMentionsAreRemembered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -206,7 +238,7 @@ func TestMentionsAreRemembered(t *testing.T) {
 		l := newLibrary(t, files)
 		limits := NewLimits(LimitsOptions{})
 		for range 3 {
-			r := l.start(t, Spec{Limits: limits, Args: []string{"main.cc"}})
+			r := l.start(t, Spec{Limits: limits}, "main.cc")
 			l.run(t, r, order...)
 			r.Stop()
 			for _, path := range order {
@@ -222,19 +254,19 @@ func TestMentionsAreRemembered(t *testing.T) {
 			l.local[l.at(t, l.root, path)] = true
 		}
 		clear(l.scanned)
-		r := l.start(t, Spec{Args: []string{"main.cc"}})
+		r := l.start(t, Spec{}, "main.cc")
 		l.run(t, r, order...)
 		if r.Stop(); len(l.scanned) > 0 {
 			t.Errorf("%d local files were read", len(l.scanned))
 		}
 		last := order[len(order)-1]
 		l.local[l.at(t, l.root, last)] = false
-		r = l.start(t, Spec{Args: []string{"main.cc", order[1]}})
+		r = l.start(t, Spec{}, "main.cc", order[1])
 		if r.Stop(); l.has(l.at(t, l.root, last)) {
 			t.Error("a file came of which nothing was read that mentions it")
 		}
 		l.local[l.at(t, l.root, order[1])] = false
-		r = l.start(t, Spec{Args: []string{"main.cc", order[1]}})
+		r = l.start(t, Spec{}, "main.cc", order[1])
 		if r.Stop(); !l.has(l.at(t, l.root, last)) {
 			t.Error("a file did not come that local files mention")
 		}
@@ -247,7 +279,7 @@ func TestMentionsOfHostileTrees(t *testing.T) {
 		many := strings.Repeat("#include <nowhere.h>\n#include \"../../../a.c\"\n#include \"b.c\"\n#include \"d\"\n#include \"\"\n", 1000)
 		l := newLibrary(t, map[string]string{"a.c": many, "b.c": "#include \"a.c\"\n#include \"b.c\"\n", "d/e": "", "large.c": strings.Repeat("#include \"b.c\"\n", 50_000)})
 		delete(l.remote, l.at(t, l.root, "d"))
-		r := l.start(t, Spec{Args: []string{"../x", "/etc/passwd", "d/e", "a.c", "large.c", strings.Repeat("a/", 5000)}})
+		r := l.start(t, Spec{}, "../x", "/etc/passwd", "d/e", "a.c", "large.c", strings.Repeat("a/", 5000))
 		l.run(t, r, "a.c", "b.c", "large.c")
 		if trips := l.run(t, r, "a.c", "b.c"); trips > 0 {
 			t.Errorf("waited %d trips for local files", trips)

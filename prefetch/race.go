@@ -44,11 +44,10 @@ type Spec struct {
 	// Contents returns the verified bytes of a file if it is local, to find which files it mentions.
 	// It waits only for the disk. Nil: no file is read ahead because another one mentions it.
 	Contents func(d digest.Digest) ([]byte, bool)
-	// Args is the command line, as far as it is known, which may mention files by their path from
-	// WorkingDirectory, which is relative to the root.
-	Args             []string
-	WorkingDirectory string
 }
+
+// A Command is the command of an action.
+type Command = follow.Command
 
 // maxFalsePositives is the share of all paths from which on a Profile is useless.
 const maxFalsePositives = 0.3

@@ -29,8 +29,8 @@ func (r *Race) near(files []file, doubt int64) {
 func (r *Race) follow(ctx context.Context, s Spec) {
 	of := follow.Spec{
 		Root: r.root, Source: r.source, Contents: s.Contents, Scans: r.limits.scans,
-		Args: s.Args, WorkingDirectory: s.WorkingDirectory, Request: r.mention,
-		Fetch: func(ds []digest.Digest) { r.running.Go(func() { r.fetchDirectories(ctx, ds) }) },
+		Request: r.mention,
+		Fetch:   func(ds []digest.Digest) { r.running.Go(func() { r.fetchDirectories(ctx, ds) }) },
 	}
 	if r.profile != nil {
 		of.Foresees = func(path string) bool { return r.profile.containsSmall(HashPath(path)) }
@@ -38,6 +38,9 @@ func (r *Race) follow(ctx context.Context, s Spec) {
 	r.mentions, r.mentioned = follow.New(of), map[PathHash]follow.File{}
 	r.running.Go(func() { r.mentions.Run(ctx) })
 }
+
+// KnowCommand tells the Race the command, which mentions files. It is called once at most.
+func (r *Race) KnowCommand(c Command) { r.mentions.KnowCommand(c) }
 
 // mention takes files that others mention. So many of their bytes are in doubt now.
 func (r *Race) mention(found []follow.File, doubt int64) {

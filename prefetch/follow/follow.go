@@ -27,8 +27,12 @@ const (
 	// reservedBytes of FreeBytes are only for what opened files mention: it is read next.
 	reservedBytes = 1 << 20
 	// lateBytes is the credit for each mentioned file that the action opened before there was credit
-	// to request it: it waits a round trip, in which the link carries little else.
-	lateBytes = 256 << 10
+	// to request it, or when only reservedBytes were left for it: it waits a round trip, in which the
+	// link carries little else.
+	lateBytes = 512 << 10
+	// sureWords is how many doubtful words of the command line must be right for the others to be
+	// doubtful no more.
+	sureWords = 2
 	// farPart: what unopened doubtful files mention has 1/farPart of the credit.
 	farPart = 2
 	// maxFileBytes is the size above which a mentioned file is not requested.
@@ -52,17 +56,20 @@ type Spec struct {
 	// Contents returns the verified bytes of a file if it is local. It waits only for the disk.
 	Contents func(d digest.Digest) ([]byte, bool)
 	Scans    *Scans
-	// Args is the command line, as far as it is known, which may mention files by their path from
-	// WorkingDirectory, which is relative to the root.
-	Args             []string
-	WorkingDirectory string
-	// Foresees reports whether a profile has a file. It knows better than the command line. Nil:
-	// there is no profile.
+	// Foresees reports whether a profile has a file. It knows better than the command line, until
+	// the action opens a file that it lacks. Nil: there is no profile.
 	Foresees func(path string) bool
 	// Request takes files to be requested, and how many bytes are requested and unread.
 	Request func(files []File, unread int64)
 	// Fetch fetches directories; Learned is called when they are there.
 	Fetch func(ds []digest.Digest)
+}
+
+// A Command may mention files in Args by their path from WorkingDirectory, which is relative to the
+// root.
+type Command struct {
+	Args             []string
+	WorkingDirectory string
 }
 
 // A File is a file that another one mentions.
@@ -91,6 +98,7 @@ func New(s Spec) *Follower {
 
 // news is what has happened since the last look.
 type news struct {
+	command *Command
 	opened  []string
 	came    []came
 	ended   []ended
@@ -130,6 +138,9 @@ func (f *Follower) take() news {
 	f.news = news{settled: n.settled}
 	return n
 }
+
+// KnowCommand says what the command is. It is called once at most.
+func (f *Follower) KnowCommand(c Command) { f.note(func(n *news) { n.command = &c }) }
 
 // Opened reports that the action opens a file for the first time.
 func (f *Follower) Opened(path string) {
@@ -173,10 +184,13 @@ func (f *Follower) Has(path string) (requested bool) {
 
 // Run handles what happens until ctx ends. It returns soon then: the end of an action waits for it.
 func (f *Follower) Run(ctx context.Context) {
-	s := newSearch(ctx, f)
+	s := newSearch(f)
 	for {
 		n := f.take()
 		s.settled = n.settled
+		if n.command != nil {
+			s.commanded(ctx, n.command)
+		}
 		for _, path := range n.opened {
 			s.opened(ctx, path)
 		}

@@ -112,15 +112,15 @@ func TestGivesUp(t *testing.T) {
 		m.Files = append(m.Files, h.file(fmt.Sprintf("found%02d.h", i), fmt.Sprint("int i", i)))
 	}
 	spec := h.spec(h.folder(m))
-	spec.Args = args
 	var found []string
 	spec.Request = func(files []File, _ int64) {
 		for _, f := range files {
 			found = append(found, f.Path)
 		}
 	}
-	s := newSearch(t.Context(), New(spec))
+	s := newSearch(New(spec))
 	s.settled, s.known.looks = true, 1<<17
+	s.commanded(h.Context(), &Command{Args: args})
 	for _, f := range opened {
 		d, err := digest.FromProto(digest.SHA256, f.Digest)
 		if err != nil {
@@ -183,14 +183,14 @@ func TestLargeDirectories(t *testing.T) {
 		args = append(args, name+"/file.c")
 	}
 	spec := h.spec(h.folder(m))
-	spec.Args = args
 	var bytes int64
 	spec.Fetch = func(ds []digest.Digest) {
 		for _, d := range ds {
 			bytes += d.SizeBytes()
 		}
 	}
-	s := newSearch(t.Context(), New(spec))
+	s := newSearch(New(spec))
+	s.commanded(h.Context(), &Command{Args: args})
 	s.request()
 	if bytes != wantedBytes {
 		t.Errorf("%d bytes of directories are requested", bytes)
@@ -215,9 +215,8 @@ func TestOutside(t *testing.T) {
 		}
 		m.Files = append(m.Files, h.file(fmt.Sprintf("a%02d.c", i), text.String()))
 	}
-	spec := h.spec(h.folder(m))
-	spec.Args = args
-	s := newSearch(t.Context(), New(spec))
+	s := newSearch(New(h.spec(h.folder(m))))
+	s.commanded(t.Context(), &Command{Args: args})
 	for _, f := range m.Files {
 		d, err := digest.FromProto(digest.SHA256, f.Digest)
 		if err != nil {

@@ -3,6 +3,7 @@ package follow
 import (
 	"path"
 	"slices"
+	"strings"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
@@ -156,6 +157,19 @@ func (t *knownTree) missing() []digest.Digest {
 
 // forget forgets which directories there are, because there are more.
 func (t *knownTree) forget() { t.all = nil }
+
+// Starting implements mention.Tree.
+func (t *knownTree) Starting(folder, prefix string) (name string) {
+	links := maxLinks
+	in, s := t.folder(folder, &links)
+	if s != mention.Folder {
+		return ""
+	}
+	if i, _ := in.dir.Search(prefix); i < in.dir.Len() && strings.HasPrefix(in.dir.Name(i), prefix) {
+		name = in.dir.Name(i)
+	}
+	return name
+}
 
 // Holding implements mention.Tree.
 func (t *knownTree) Holding(name string) (folders []string) {

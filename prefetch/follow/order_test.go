@@ -19,10 +19,11 @@ func TestOpenedFirst(t *testing.T) {
 	m, wide := h.wide(40)
 	early := h.file("early.h", wide+"#include \"shared.h\"\n")
 	late := h.file("late.h", "#include \"shared.h\"\n#include \"next.h\"\n")
-	m.Files = append([]*repb.FileNode{early, late, h.file("next.h", "int next;"), h.file("shared.h", "int shared;")}, m.Files...)
+	both := h.file("both.h", "#include \"early.h\"\n#include \"late.h\"\n")
+	m.Files = append([]*repb.FileNode{both, early, late, h.file("next.h", "int next;"), h.file("shared.h", "int shared;")}, m.Files...)
 	s, found := h.search(h.folder(m))
 	var ds []digest.Digest
-	for _, f := range []*repb.FileNode{early, late} {
+	for _, f := range []*repb.FileNode{both, early, late} {
 		d := h.digestOf(f)
 		s.scan(t.Context(), f.Name, d)
 		ds = append(ds, d)
@@ -32,7 +33,7 @@ func TestOpenedFirst(t *testing.T) {
 		t.Fatalf("the credit is not used up by %q", *found)
 	}
 	s.opened(t.Context(), "late.h")
-	s.came(t.Context(), came{ds[1], cas.Absent})
+	s.came(t.Context(), came{ds[2], cas.Absent})
 	s.request()
 	for _, want := range []string{"next.h", "shared.h"} {
 		if !slices.Contains(*found, want) {
@@ -64,7 +65,7 @@ func (h *hostile) search(root digest.Digest) (s *search, found *[]string) {
 			*found = append(*found, f.Path)
 		}
 	}
-	return newSearch(h.Context(), New(spec)), found
+	return newSearch(New(spec)), found
 }
 
 // digestOf returns the digest of a file of h.
@@ -93,7 +94,7 @@ func TestGlance(t *testing.T) {
 	var found []File
 	spec := h.spec(h.folder(m))
 	spec.Request = func(files []File, _ int64) { found = append(found, files...) }
-	s := newSearch(t.Context(), New(spec))
+	s := newSearch(New(spec))
 	s.settled = true
 	want := func(what string, paths ...string) {
 		t.Helper()
@@ -149,5 +150,112 @@ func TestLateCredit(t *testing.T) {
 	const others = (Credit*200_000 + lateBytes) / 200_000
 	if got := len(*found) - before; before >= 59 || got < others {
 		t.Errorf("%d files were requested, then %d more, want at least %d", before, got, others)
+	}
+}
+
+// TestInOrder: files are requested in the order in which an action reads them that reads all, also
+// if the later ones were found first.
+func TestInOrder(t *testing.T) {
+	h := newHostile(t)
+	m := &repb.Directory{}
+	files := map[string]*repb.FileNode{}
+	for _, f := range []struct{ name, content string }{
+		{"main.c", "#include \"a.h\"\n#include \"d.h\"\n#include \"c.h\"\n"},
+		{"a.h", "#include \"b.h\"\n#include \"c.h\"\n"},
+		{"b.h", "int b;"}, {"c.h", "int c;"}, {"d.h", "#include \"e.h\"\n"}, {"e.h", "int e;"},
+	} {
+		files[f.name] = h.file(f.name, f.content)
+		m.Files = append(m.Files, files[f.name])
+	}
+	slices.SortFunc(m.Files, func(a, b *repb.FileNode) int { return strings.Compare(a.Name, b.Name) })
+	s, found := h.search(h.folder(m))
+	for _, name := range []string{"main.c", "d.h", "a.h"} {
+		s.scan(t.Context(), name, h.digestOf(files[name]))
+	}
+	s.request()
+	if want := []string{"a.h", "b.h", "c.h", "d.h", "e.h"}; !slices.Equal(*found, want) {
+		t.Errorf("%q are requested, want %q", *found, want)
+	}
+}
+
+// TestOrderIsBounded: no order is long, however many files lead to another.
+func TestOrderIsBounded(t *testing.T) {
+	var o order
+	for i := range 1000 {
+		next := o.below(i)
+		if next < o || len(next) > maxOrder {
+			t.Fatalf("level %d: %q after %q", i, next, o)
+		}
+		o = next
+	}
+	if a, b := order("").below(255), order("").below(256); a >= b {
+		t.Errorf("%q is not before %q", a, b)
+	}
+}
+
+// TestShortCredit: a file that was requested only when the action opened one that mentions it, for
+// lack of credit, gives credit for others, too.
+func TestShortCredit(t *testing.T) {
+	h := newHostile(t)
+	m, all := h.wide(60)
+	from, last := h.file("all.h", all), h.file("last.h", "#include \"wide59.h\"\n")
+	both := h.file("both.h", "#include \"last.h\"\n#include \"all.h\"\n")
+	m.Files = append([]*repb.FileNode{from, both, last}, m.Files...)
+	s, found := h.search(h.folder(m))
+	s.scan(t.Context(), "both.h", h.digestOf(both))
+	s.scan(t.Context(), "all.h", h.digestOf(from))
+	s.request()
+	s.scan(t.Context(), "last.h", h.digestOf(last))
+	s.request()
+	before := len(*found)
+	s.opened(t.Context(), "last.h")
+	s.request()
+	if got := (*found)[before:]; !slices.Equal(got, []string{"wide59.h"}) {
+		t.Fatalf("%q are requested", got)
+	}
+	s.opened(t.Context(), "wide59.h")
+	s.request()
+	const others = (Credit*200_000 + lateBytes) / 200_000
+	if got := len(*found) - before - 1; got < others {
+		t.Errorf("%d others are requested, want at least %d", got, others)
+	}
+}
+
+// TestSureWords: when two modules of the command line were right that could have been other words,
+// the others are doubtful no more.
+func TestSureWords(t *testing.T) {
+	h := newHostile(t)
+	m := &repb.Directory{}
+	for _, name := range []string{"a", "b", "c"} {
+		m.Files = append(m.Files, h.file(name+".py", "# "+name))
+	}
+	spec := h.spec(h.folder(m))
+	spec.Request = func([]File, int64) {}
+	s := newSearch(New(spec))
+	s.commanded(t.Context(), &Command{Args: []string{"python3", "a", "b", "c"}})
+	s.request()
+	for i, name := range []string{"a.py", "b.py"} {
+		if w := s.asked["c.py"]; !w.Doubtful {
+			t.Errorf("c.py is not doubtful after %d words", i)
+		}
+		s.opened(t.Context(), name)
+	}
+	if w := s.asked["c.py"]; w.Doubtful {
+		t.Error("c.py is doubtful")
+	}
+}
+
+// TestArguments: a file of words has any name, and its words are those of the command line.
+func TestArguments(t *testing.T) {
+	h := newHostile(t)
+	list := h.file("list", "-Ix\na.c\n")
+	s, found := h.search(h.folder(&repb.Directory{Files: []*repb.FileNode{h.file("a.c", "int a;"), list}}))
+	s.commanded(t.Context(), &Command{Args: []string{"cc", "@list"}})
+	s.request()
+	d := h.digestOf(list)
+	s.ended(t.Context(), ended{[]File{{Path: "list", Digest: d}}, []digest.Digest{d}})
+	s.request()
+	if want := []string{"list", "a.c"}; !slices.Equal(*found, want) {
+		t.Errorf("%q are requested, want %q", *found, want)
 	}
 }

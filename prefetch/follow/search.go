@@ -9,20 +9,32 @@ import (
 	"github.com/forerunner-build/forerunner/prefetch/mention"
 )
 
+// A stage says how far a wish is.
+type stage uint8
+
+const (
+	waiting stage = iota // for its request
+	requested
+	there
+)
+
 // A wish is a file that another one mentions.
 type wish struct {
 	File
-	charged   int64 // its bytes, while they count as unread
-	hurried   bool  // it is among the urgent ones
-	requested bool
-	there     bool // it has come
-	far       bool // only unopened doubtful files mention it
+	order   order
+	stage   stage
+	charged int64 // its bytes, while they count as unread
+	late    int64 // the credit if the action opens it
+	hurried bool  // it is among the urgent ones
+	far     bool  // only unopened doubtful files mention it
+	word    bool  // the command line mentions it
 }
 
 // A pending mention needs directories that are not there yet.
 type pending struct {
 	from string // the path of the mentioning file; "": the command line
 	far  bool   // that file is doubtful, and not opened
+	order
 	mention.Mention
 }
 
@@ -34,9 +46,12 @@ type search struct {
 	known    *knownTree
 	resolver *mention.Resolver
 	settled  bool
+	command  *Command // nil: not known yet
+	lacking  bool     // there is no profile, or it lacked a file
 
 	asked   map[string]wish          // by path: requested, or to be requested, and not read
-	read    map[string]struct{}      // paths of opened files
+	read    map[string]order         // by path: of opened files
+	now     order                    // of the file that was opened last
 	paths   map[digest.Digest]string // of opened files
 	early   map[digest.Digest]cas.Presence
 	ours    map[digest.Digest]struct{} // fetched ahead
@@ -44,53 +59,84 @@ type search struct {
 	glanced map[digest.Digest]struct{} // doubtful files that were scanned before the action opened them
 	due     []File                     // to be scanned: they have come, and are doubtful no more
 
+	arguments map[string]struct{} // paths of files with words of the command line
+
 	// Nothing that the action needs was absent so far. Then local files are not scanned, but kept.
 	warm bool
 	kept []File
 
 	waiting []pending
-	// Paths in asked, to be requested as soon as there is credit, those that opened files mention
+	// Files of asked, to be requested as soon as there is credit, those that opened files mention
 	// first. One may be in several lists.
-	urgent, found, far []string
+	urgent, found, far turns
 	// backed are files that wait for credit, by the path of an unopened file that mentions them, and
 	// backers counts them.
 	backed        map[string][]string
 	backers       int
 	unread, right int64 // bytes of requested files: unread, and read
+	rightWords    int   // doubtful words of the command line that were files which the action opened
 	late          int64 // credit for files that were opened before they were requested
 }
 
-func newSearch(ctx context.Context, of *Follower) *search {
+func newSearch(of *Follower) *search {
 	s := &search{
 		Spec: of.spec, of: of, known: newKnownTree(of.spec.Source, of.spec.Root),
-		asked: map[string]wish{}, read: map[string]struct{}{}, paths: map[digest.Digest]string{},
+		asked: map[string]wish{}, read: map[string]order{}, paths: map[digest.Digest]string{},
 		early: map[digest.Digest]cas.Presence{}, ours: map[digest.Digest]struct{}{}, scanned: map[digest.Digest]struct{}{},
-		glanced: map[digest.Digest]struct{}{},
-		warm:    true, backed: map[string][]string{},
+		glanced: map[digest.Digest]struct{}{}, arguments: map[string]struct{}{},
+		warm: true, lacking: of.spec.Foresees == nil, backed: map[string][]string{},
 	}
-	s.resolver = mention.NewResolver(s.known, s.WorkingDirectory)
-	if s.Foresees == nil {
-		for _, m := range mention.Words(s.Args) {
-			s.consider(ctx, pending{Mention: m})
-		}
-	}
+	s.resolver = mention.NewResolver(s.known)
 	return s
+}
+
+// commanded notes the command. It has its say unless there is a profile that lacks nothing.
+func (s *search) commanded(ctx context.Context, c *Command) {
+	s.command = c
+	s.resolver.WorkIn(c.WorkingDirectory)
+	if s.lacking {
+		s.words(ctx, false)
+	}
+}
+
+// lack notes that the action has opened a file that the profile lacks.
+func (s *search) lack(ctx context.Context) {
+	if !s.lacking && s.command != nil {
+		s.words(ctx, false)
+	}
+	s.lacking = true
+}
+
+// words finds what the command line mentions. With sure, none of that is doubtful.
+func (s *search) words(ctx context.Context, sure bool) {
+	for i, m := range mention.Words(s.command.Args) {
+		m.Doubtful = m.Doubtful && !sure
+		s.consider(ctx, pending{order: order("").below(i), Mention: m})
+	}
 }
 
 // opened handles an open of the action.
 func (s *search) opened(ctx context.Context, at string) {
-	s.read[at] = struct{}{}
 	if w, ok := s.asked[at]; ok {
 		delete(s.asked, at)
+		s.now = w.order
+		if w.Doubtful && w.word {
+			if s.rightWords++; s.rightWords == sureWords {
+				s.words(ctx, true)
+			}
+		}
 		s.unread -= w.charged
 		s.right += w.Digest.SizeBytes()
-		if !w.requested {
-			s.late += lateBytes
-		}
+		s.late += w.late
 		s.known.looks += looksOfRight
 	}
+	s.read[at] = s.now
 	s.hasten(at)
-	if s.Foresees != nil && s.Foresees(at) || len(s.paths) == maxMentioned {
+	if s.Foresees != nil && s.Foresees(at) {
+		return
+	}
+	s.lack(ctx)
+	if len(s.paths) == maxMentioned {
 		return
 	}
 	d, ok := s.known.file(at)
@@ -149,7 +195,7 @@ func (s *search) ended(ctx context.Context, e ended) {
 			s.unread -= w.charged
 			w.charged = 0
 		}
-		w.there = true
+		w.stage = there
 		s.asked[f.Path] = w
 		switch {
 		case w.Doubtful:
@@ -171,8 +217,9 @@ func (s *search) scan(ctx context.Context, at string, d digest.Digest) {
 	}
 	if found, ok := s.mentions(ctx, at, d); ok {
 		s.scanned[d] = struct{}{}
-		for _, m := range found {
-			s.consider(ctx, pending{from: at, Mention: m})
+		own := s.orderOf(at)
+		for i, m := range found {
+			s.consider(ctx, pending{from: at, order: own.below(i), Mention: m})
 		}
 	}
 }
@@ -185,17 +232,29 @@ func (s *search) glance(ctx context.Context, at string, d digest.Digest) {
 	}
 	if found, ok := s.mentions(ctx, at, d); ok {
 		s.glanced[d] = struct{}{}
-		for _, m := range found {
+		own := s.orderOf(at)
+		for i, m := range found {
 			if !m.Doubtful {
 				m.Doubtful = true
-				s.consider(ctx, pending{at, true, m})
+				s.consider(ctx, pending{at, true, own.below(i), m})
 			}
 		}
 	}
 }
 
+// orderOf returns the order of a file that is opened or mentioned.
+func (s *search) orderOf(at string) order {
+	if w, ok := s.asked[at]; ok {
+		return w.order
+	}
+	return s.read[at]
+}
+
 // mentions returns what a local file mentions; false: nobody can tell.
 func (s *search) mentions(ctx context.Context, at string, d digest.Digest) ([]mention.Mention, bool) {
+	if _, ok := s.arguments[at]; ok {
+		at = mention.NameOfArguments(at)
+	}
 	if s.over(ctx) || !mention.Readable(at, d.SizeBytes()) {
 		return nil, false
 	}
@@ -234,6 +293,9 @@ func (s *search) consider(ctx context.Context, p pending) {
 		s.waiting = append(s.waiting, p)
 	}
 	for _, at := range files {
+		if p.Kind == mention.Arguments && len(s.arguments) < maxMentioned {
+			s.arguments[at] = struct{}{}
+		}
 		s.ask(p, at)
 	}
 }
@@ -261,13 +323,13 @@ func (s *search) ask(p pending, at string) {
 	if !ok || d.SizeBytes() > maxFileBytes || d.IsEmptyBlob() {
 		return
 	}
-	w := wish{File: File{Path: at, Digest: d, Doubtful: p.Doubtful}, far: p.far}
+	w := wish{File: File{Path: at, Digest: d, Doubtful: p.Doubtful}, order: p.order, late: lateBytes, far: p.far, word: p.from == ""}
 	s.asked[at] = w
 	if p.far {
-		s.far = append(s.far, at)
+		s.far.add(w)
 		return
 	}
-	s.found = append(s.found, at)
+	s.found.add(w)
 	if !p.Doubtful {
 		s.back(p.from, w)
 	}
@@ -275,10 +337,10 @@ func (s *search) ask(p pending, at string) {
 
 // askAgain handles one more mention of a file, which may be less doubtful.
 func (s *search) askAgain(p pending, w wish) {
-	if w.far && !p.far {
-		w.far = false
-		if s.asked[w.Path] = w; !w.requested {
-			s.found = append(s.found, w.Path)
+	if (w.far || p.order < w.order) && !p.far {
+		w.far, w.order = false, min(w.order, p.order)
+		if s.asked[w.Path] = w; w.stage == waiting {
+			s.found.add(w)
 		}
 	}
 	if p.Doubtful {
@@ -286,11 +348,11 @@ func (s *search) askAgain(p pending, w wish) {
 	}
 	if w.Doubtful {
 		w.Doubtful = false
-		if s.asked[w.Path] = w; w.there {
+		if s.asked[w.Path] = w; w.stage == there {
 			s.due = append(s.due, w.File)
 		}
 	}
-	if !w.requested {
+	if w.stage == waiting {
 		s.back(p.from, w)
 	}
 }
@@ -320,21 +382,22 @@ func (s *search) hasten(from string) {
 
 // hurry lets w go before what only unopened files mention.
 func (s *search) hurry(w wish) {
-	if w.hurried || w.requested {
+	if w.hurried || w.stage != waiting {
 		return
 	}
 	w.hurried = true
 	s.asked[w.Path] = w
-	s.urgent = append(s.urgent, w.Path)
+	s.urgent.add(w)
 }
 
 // request requests the found files, as many as there is credit for, and directories. A part of the
 // credit is kept for what opened files mention.
 func (s *search) request() {
 	credit := FreeBytes + Credit*s.right + s.late
-	files := s.take(&s.urgent, credit, nil)
-	files = s.take(&s.found, credit-reservedBytes, files)
-	files = s.take(&s.far, (credit-reservedBytes)/farPart, files)
+	free := credit - reservedBytes
+	files := s.take(&s.urgent, credit, free, nil)
+	files = s.take(&s.found, free, free, files)
+	files = s.take(&s.far, free/farPart, free, files)
 	s.of.mu.Lock()
 	for _, f := range files {
 		s.of.requested[f.Path] = struct{}{}
@@ -346,11 +409,12 @@ func (s *search) request() {
 	}
 }
 
-// take adds the first wishes of a list to files while no more than credit is unread.
-func (s *search) take(paths *[]string, credit int64, files []File) []File {
-	for ; len(*paths) > 0; *paths = (*paths)[1:] {
-		w, ok := s.asked[(*paths)[0]]
-		if !ok || w.requested {
+// take adds the first wishes of a list to files while no more than credit is unread. Those beyond
+// the free credit are short of it.
+func (s *search) take(from *turns, credit, free int64, files []File) []File {
+	for ; len(*from) > 0; from.drop() {
+		w, ok := s.asked[from.next()]
+		if !ok || w.stage != waiting {
 			continue
 		}
 		size := w.Digest.SizeBytes()
@@ -358,7 +422,9 @@ func (s *search) take(paths *[]string, credit int64, files []File) []File {
 			break
 		}
 		s.unread += size
-		w.charged, w.requested = size, true
+		if w.charged, w.stage = size, requested; s.unread <= free {
+			w.late = 0
+		}
 		s.asked[w.Path] = w
 		files = append(files, w.File)
 	}

@@ -28,9 +28,26 @@ func (f *found) directive(line []byte) {
 	switch string(name) {
 	case "include", "include_next", "import", "embed":
 		f.header(rest, false)
+	case "if", "elif":
+		f.tested(rest)
 	case "define":
 		_, value := splitWord(rest)
 		f.header(value, true)
+	}
+}
+
+// tested finds the headers in a condition that asks whether they exist: compilers open them for that.
+func (f *found) tested(condition []byte) {
+	for {
+		_, rest, ok := bytes.Cut(condition, []byte("__has_include"))
+		if !ok {
+			return
+		}
+		condition = rest
+		rest = bytes.TrimPrefix(rest, []byte("_next"))
+		if header, ok := bytes.CutPrefix(bytes.TrimLeft(rest, " \t"), []byte("(")); ok {
+			f.header(bytes.TrimLeft(header, " \t"), false)
+		}
 	}
 }
 

@@ -30,6 +30,7 @@ const (
 	Script                // require("./x"): a JavaScript module, as a path from the file's folder
 	Package               // require("x/y"): a JavaScript module of a package
 	Word                  // a word of a command line, that may be the path of a file
+	Arguments             // @x: a file with words of a command line
 	Include               // -I x: a folder of headers
 )
 
@@ -108,6 +109,9 @@ func Readable(name string, bytes int64) bool {
 	}
 	return path.Ext(name) == "" || languageOf(name, nil) != unknown
 }
+
+// NameOfArguments returns the name by which Extract reads a file of Arguments, whatever its own is.
+func NameOfArguments(name string) string { return name + ".params" }
 
 // Extract returns the mentions in the content of the file with that name, in their order.
 func Extract(name string, content []byte) []Mention {

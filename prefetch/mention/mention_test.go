@@ -10,7 +10,7 @@ import (
 
 // show formats mentions as in the tables.
 func show(ms []Mention) string {
-	names := [...]string{"quoted", "bracketed", "module", "submodule", "relative", "script", "package", "word", "include"}
+	names := [...]string{"quoted", "bracketed", "module", "submodule", "relative", "script", "package", "word", "arguments", "include"}
 	var words []string
 	for _, m := range ms {
 		word := names[m.Kind] + ":" + m.Name
@@ -30,6 +30,11 @@ func TestExtract(t *testing.T) {
 			"macros that name headers", "a.hpp", "#define X <b/c.hpp>\n# define Y \"d.h\"\n#define Z \"text\"\n#define V 1\n#include X\n",
 			"bracketed:b/c.hpp? quoted:d.h?",
 		},
+		{
+			"headers that a condition asks for", "a.h",
+			"#if __has_include(<a>) && defined(X) && !__has_include ( \"b.h\" )\n#elif defined __has_include\n# elif __has_include_next(<c.h>)\n#ifdef __has_include\n__has_include(<d>)\n",
+			"bracketed:a quoted:b.h bracketed:c.h",
+		},
 		{"no directives", "a.c", "int a; #include <no>\ns = \"#include <no>\";\n#if 1\n#pragma once\n#", ""},
 		{"unfinished", "a.c", "#include <a\n#include \"b\n#include\n#include <", ""},
 		{"what no tree has", "a.c", "#include </usr/include/a.h>\n#include \"a\x00b\"\n#include \"C:\\a.h\"\n#include <>\n", ""},
@@ -46,6 +51,12 @@ func TestExtract(t *testing.T) {
 			"relative:. relative:./a relative:b relative:b/c relative:../d/e relative:../d/e/f",
 		},
 		{"in functions", "a.py", "def f():\n    import a\n\tfrom b import c\n", "module:a? module:b? submodule:b/c?"},
+		{
+			"in conditions", "a.py",
+			"try:\n    import a\nexcept ImportError:\n    import b\nif x:\n\n# why\n    import c\nelse:\n    import d\nif TYPE_CHECKING:\n    import e\n",
+			"module:a module:b? module:c module:d module:e?",
+		},
+		{"at the end", "a.py", "x = 1\nif __name__ == '__main__':\n    import a\n", "module:a?"},
 		{"prose", "a.py", "from the beginning we import nothing\nimporter = 1\nfrom\nimport\nfrom  import x\nimport a..b, 1+2\n", ""},
 		{"a Python script", "tool", "#!/usr/bin/env python3\nimport a\n", "module:a"},
 
@@ -86,10 +97,23 @@ func TestWords(t *testing.T) {
 			strings.Fields("g++ -isystem a/b -I c -Id -iquotee -O2 -c -o f.o f.cc"),
 			"word:g++ include:a/b include:c include:d include:e word:f.o word:f.cc",
 		},
-		{strings.Fields("python3 -B -m a.b x/y.py"), "word:python3 module:a/b? word:a.b word:x/y.py"},
-		{strings.Fields("protoc --proto_path=a --plugin=b/c @d.params"), "word:protoc include:a word:b/c word:d.params"},
+		{
+			strings.Fields("python3 -B -m a.b x/y.py"),
+			"module:encodings module:encodings/aliases module:encodings/utf_8 module:sitecustomize word:python3 module:a/b word:a.b word:x/y.py",
+		},
+		{
+			[]string{"sh", "-c", "exec /opt/python3.9 a b"},
+			"word:sh word:exec module:encodings module:encodings/aliases module:encodings/utf_8 module:sitecustomize module:a? word:a module:b? word:b",
+		},
+		{strings.Fields("protoc --proto_path=a --plugin=b/c @d.params"), "word:protoc include:a word:b/c arguments:d.params"},
 		{[]string{"/bin/sh", "-c", `A="$PWD/a" exec b/c.sh <d; $e`}, "word:a word:exec word:b/c.sh word:d"},
 		{[]string{"a", "-I"}, "word:a"},
+		{[]string{"java", "bin", "/usr/bin/java", "javac/bin/x"}, "word:java word:bin word:javac/bin/x"},
+		{
+			[]string{"sh", "-c", "jdk/bin/javac @list"},
+			"word:sh word:jdk/bin/javac word:jdk/lib/libjli.so word:jdk/lib/jvm.cfg word:jdk/lib/libjimage.so word:jdk/lib/libjava.so " +
+				"word:jdk/lib/libnio.so word:jdk/lib/libnet.so word:jdk/conf/security/java.security arguments:list",
+		},
 	} {
 		if got := show(Words(c.args)); got != c.want {
 			t.Errorf("%q: %s\nwant %s", c.args, got, c.want)
@@ -189,7 +213,7 @@ func FuzzExtract(f *testing.F) {
 			if !valid(m.Name) {
 				t.Errorf("%q cannot be a path", m.Name)
 			}
-			r := NewResolver(tree{".": Folder, "a": File}, "")
+			r := NewResolver(tree{".": Folder, "a": File})
 			files, known := r.Resolve(name, m, true)
 			if !known {
 				t.Errorf("%v is not known in a known tree", m)

@@ -9,12 +9,17 @@ import (
 const maxList = 4 << 10
 
 // python finds the modules that a program imports. Names in parentheses may be on several lines.
+// Those that need not be read are doubtful.
 func (f *found) python(content []byte) {
+	lazy := false // the statement that indented lines belong to need not be run
 	for i := 0; i < len(content); {
 		end := lineOf(content, i)
 		line := content[i:end]
 		text := bytes.TrimLeft(line, " \t")
-		inside := len(text) < len(line)
+		inside := len(text) < len(line) && lazy
+		if len(text) == len(line) && len(text) > 0 && isWord(text[0]) {
+			lazy = runsLater(text)
+		}
 		switch {
 		case bytes.HasPrefix(text, []byte("import ")):
 			f.imports(text[len("import "):], inside)
@@ -30,6 +35,16 @@ func (f *found) python(content []byte) {
 		}
 		i = end + 1
 	}
+}
+
+// runsLater reports whether a statement that begins so has lines that are not run at once, or at all.
+func runsLater(text []byte) bool {
+	for _, start := range []string{"def ", "class ", "async ", "except", "if __name__", "if TYPE_CHECKING", "if typing.TYPE_CHECKING"} {
+		if bytes.HasPrefix(text, []byte(start)) {
+			return true
+		}
+	}
+	return false
 }
 
 // imports finds the modules in "a.b as c, d".

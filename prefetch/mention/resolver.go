@@ -24,6 +24,9 @@ type Tree interface {
 	Look(path string) (at string, s PathState)
 	// Outside counts a path outside of the tree as one that was looked at.
 	Outside()
+	// Starting returns the first entry of a known folder whose name begins with prefix; "": there is
+	// none.
+	Starting(folder, prefix string) (name string)
 	// Holding returns a few known folders that have an entry with that name.
 	Holding(name string) []string
 }
@@ -44,6 +47,7 @@ type Resolver struct {
 	work string // the working directory
 	// Folders in which mentioned files were, or that the command line names; first ones go first.
 	headers, modules []string
+	unknown          map[string]struct{} // those of headers that are not known yet
 	searches, hits   int
 	searched         map[string]struct{}
 	resolved         map[named][]string // mentions that do not depend on the mentioning file
@@ -54,19 +58,23 @@ type named struct {
 	name string
 }
 
-// NewResolver returns a Resolver of a command with that working directory in the tree.
-func NewResolver(t Tree, work string) *Resolver {
-	return &Resolver{tree: t, work: path.Clean(work), searched: map[string]struct{}{}, resolved: map[named][]string{}}
+// NewResolver returns a Resolver of a command that works in the root.
+func NewResolver(t Tree) *Resolver {
+	return &Resolver{tree: t, work: ".", unknown: map[string]struct{}{}, searched: map[string]struct{}{}, resolved: map[named][]string{}}
 }
 
+// WorkIn sets the working directory of the command, before its words are resolved.
+func (r *Resolver) WorkIn(directory string) { r.work = path.Clean(directory) }
+
 // Resolve returns the files that the file at from mentions by m, the most likely first. For a
-// command line from is "". If known is false, ask again when the tree knows more folders. With
-// settled, the tree will hardly learn more: then other folders are tried.
+// command line from is "". If known is false, ask again when the tree knows more folders: files are
+// at most a guess until then. With settled, the tree will hardly learn more: then other folders are
+// tried.
 func (r *Resolver) Resolve(from string, m Mention, settled bool) (files []string, known bool) {
 	switch m.Kind {
 	case Include:
 		return nil, r.include(m.Name)
-	case Word:
+	case Word, Arguments:
 		return r.only(r.first(r.work, m.Name, plain))
 	case Script:
 		return r.only(r.first(path.Dir(from), m.Name, scripts))
@@ -104,7 +112,6 @@ var (
 		"", ".js", ".mjs", ".cjs", ".json", ".ts", ".tsx", ".jsx", ".d.ts", "/index.js", "/index.mjs", "/index.cjs",
 		"/index.ts", "/index.tsx", "/index.d.ts",
 	}
-	pythons = []string{".py", "/__init__.py"}
 )
 
 func (r *Resolver) only(at string, s PathState) (files []string, known bool) {
@@ -143,31 +150,49 @@ func Inside(p string) bool {
 	return p != ".." && !strings.HasPrefix(p, "../") && !strings.HasPrefix(p, "/")
 }
 
-// include adds a folder of headers that the command line names.
+// include adds a folder of headers that the command line names. It keeps its turn while it is not
+// known.
 func (r *Resolver) include(name string) (known bool) {
 	folder := path.Join(r.work, name)
 	if !Inside(folder) {
 		return true
 	}
 	at, s := r.tree.Look(folder)
-	if s == Folder && len(r.headers) < maxFolders && !slices.Contains(r.headers, at) {
+	if s == Unknown {
+		at = folder
+	}
+	_, waited := r.unknown[folder]
+	turn := slices.Index(r.headers, folder)
+	switch {
+	case waited && s != Unknown:
+		delete(r.unknown, folder)
+		if r.headers = slices.Delete(r.headers, turn, turn+1); s == Folder && !slices.Contains(r.headers, at) {
+			r.headers = slices.Insert(r.headers, turn, at)
+		}
+	case s != Absent && s != File && len(r.headers) < maxFolders && !slices.Contains(r.headers, at):
 		r.headers = append(r.headers, at)
+		if s == Unknown {
+			r.unknown[folder] = struct{}{}
+		}
 	}
 	return s != Unknown
 }
 
 // header finds a header in the folders of headers.
 func (r *Resolver) header(from, name string, settled bool) (files []string, known bool) {
+	known = true
 	for _, folder := range r.headers {
+		if _, wait := r.unknown[folder]; wait {
+			known = known && settled
+			continue
+		}
 		at, s := r.first(folder, name, plain)
-		if s == Unknown {
-			return nil, false
-		}
 		if s == File && at != from {
-			return []string{at}, true
+			return []string{at}, known
 		}
+		known = known && s != Unknown
 	}
-	if !settled {
+	if !settled || !known {
 		return nil, false
 	}
 	if folder, ok := r.search(from, name, plain); ok {
@@ -232,69 +257,6 @@ func sharedPath(a, b string) (n int) {
 		}
 		a, b = aRest, bRest
 	}
-}
-
-// module finds a Python module and the packages that contain it.
-func (r *Resolver) module(from string, m Mention, settled bool) (files []string, known bool) {
-	roots := []string{r.packageRoot(path.Dir(from))}
-	for _, root := range append(roots, r.modules...) {
-		files, s := r.below(root, m.Name)
-		if s == Unknown {
-			return nil, false
-		}
-		if s == File {
-			r.modules = learn(r.modules, root)
-			return files, true
-		}
-	}
-	if m.Kind == Submodule {
-		return nil, true // the name is something else in the module
-	}
-	if !settled {
-		return nil, false
-	}
-	if root, ok := r.search(from, m.Name, pythons); ok {
-		r.modules = learn(r.modules, root)
-		files, _ = r.below(root, m.Name)
-	}
-	return files, true
-}
-
-// packageRoot returns the folder in which Python finds the package that has a module in folder.
-func (r *Resolver) packageRoot(folder string) string {
-	for range maxUp {
-		if folder == "." {
-			break
-		}
-		if _, s := r.tree.Look(path.Join(folder, "__init__.py")); s != File {
-			break
-		}
-		folder = path.Dir(folder)
-	}
-	return folder
-}
-
-// below returns the files of a Python module in a folder, File if it is there: those of the packages
-// that contain it, and its own.
-func (r *Resolver) below(root, name string) (files []string, s PathState) {
-	at, s := r.first(root, name, pythons)
-	if s != File {
-		return nil, s
-	}
-	for dir := path.Dir(name); dir != "."; dir = path.Dir(dir) {
-		if init, s := r.first(root, dir+"/__init__.py", plain); s == File && init != at {
-			files = append(files, init)
-		}
-	}
-	return append(files, at), File
-}
-
-// relative finds a Python module by its path from a folder.
-func (r *Resolver) relative(folder, name string) (files []string, known bool) {
-	if path.Base(name) == "." || name == "." {
-		return r.only(r.first(folder, path.Join(name, "__init__.py"), plain))
-	}
-	return r.only(r.first(folder, name, pythons))
 }
 
 // packaged finds a module of a JavaScript package, and the package's description.

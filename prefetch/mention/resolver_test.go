@@ -1,6 +1,7 @@
 package mention
 
 import (
+	"fmt"
 	"path"
 	"slices"
 	"strings"
@@ -40,6 +41,15 @@ func (t tree) Look(p string) (at string, s PathState) {
 
 func (tree) Outside() {}
 
+func (t tree) Starting(folder, prefix string) (name string) {
+	for p, s := range t {
+		if base := path.Base(p); s != Absent && path.Dir(p) == folder && strings.HasPrefix(base, prefix) && (name == "" || base < name) {
+			name = base
+		}
+	}
+	return name
+}
+
 func (t tree) Holding(name string) (folders []string) {
 	for p, s := range t {
 		if path.Base(p) == name && s != Absent && !strings.HasSuffix(p, "/") {
@@ -78,6 +88,18 @@ func TestResolve(t *testing.T) {
 		{"a library", "a.py lib/os.py lib/re/__init__.py", "", "a.py", Mention{Kind: Module, Name: "re"}, "lib/re/__init__.py"},
 		{"a name in a module", "a.py b.py", "", "a.py", Mention{Kind: Submodule, Name: "b/c"}, ""},
 		{"a module of a package", "a.py b/__init__.py b/c.py", "", "a.py", Mention{Kind: Submodule, Name: "b/c"}, "b/__init__.py b/c.py"},
+		{
+			"a shared library", "l/a.py l/lib-dynload/_b.cpython-311-x86_64-linux-gnu.so l/lib-dynload/_bc.so", "", "l/a.py",
+			Mention{Kind: Module, Name: "_b"},
+			"l/lib-dynload/_b.cpython-311-x86_64-linux-gnu.so",
+		},
+		{
+			"one of a package", "l/b/__init__.py l/b/a.py l/b/_c.abi3.so", "", "l/b/a.py", Mention{Kind: Module, Name: "b/_c"},
+			"l/b/__init__.py l/b/_c.abi3.so",
+		},
+		{"one beside", "b/__init__.py b/a.py b/_c.so", "", "b/a.py", Mention{Kind: Relative, Name: "_c"}, "b/_c.so"},
+		{"a module rather than that", "a.py b.py b.so", "", "a.py", Mention{Kind: Module, Name: "b"}, "b.py"},
+		{"no shared library", "a.py _b.cpython-311.txt", "", "a.py", Mention{Kind: Module, Name: "_b"}, ""},
 		{"relative", "p/__init__.py p/a.py p/b.py", "", "p/a.py", Mention{Kind: Relative, Name: "b"}, "p/b.py"},
 		{"the own package", "p/__init__.py p/a.py", "", "p/a.py", Mention{Kind: Relative, Name: "."}, "p/__init__.py"},
 		{"the package above", "p/__init__.py p/q/a.py", "", "p/q/a.py", Mention{Kind: Relative, Name: "../."}, "p/__init__.py"},
@@ -108,7 +130,7 @@ func TestResolve(t *testing.T) {
 		{"a word", "a/b.sh", "", "", Mention{Kind: Word, Name: "a/b.sh"}, "a/b.sh"},
 		{"a word that is a folder", "a/b.sh", "", "", Mention{Kind: Word, Name: "a"}, ""},
 	} {
-		r := NewResolver(treeOf(strings.Fields(c.paths)...), "")
+		r := NewResolver(treeOf(strings.Fields(c.paths)...))
 		for _, m := range Words(strings.Fields(c.args)) {
 			r.Resolve("", m, true)
 		}
@@ -127,7 +149,8 @@ func TestResolve(t *testing.T) {
 
 // The command line counts from the working directory.
 func TestResolveInWorkingDirectory(t *testing.T) {
-	r := NewResolver(treeOf("w/a.cc", "w/i/b.h", "c.h"), "w")
+	r := NewResolver(treeOf("w/a.cc", "w/i/b.h", "c.h"))
+	r.WorkIn("w")
 	for _, m := range Words(strings.Fields("-Ii a.cc -I..")) {
 		r.Resolve("", m, true)
 	}
@@ -140,11 +163,75 @@ func TestResolveInWorkingDirectory(t *testing.T) {
 	}
 }
 
+// A folder of headers that is not known yet has its turn when it is.
+func TestFoldersHaveTheirTurn(t *testing.T) {
+	in := treeOf("a.cc", "i/j/", "k/c.h", "l/c.h")
+	r := NewResolver(in)
+	folders := Words(strings.Fields("-Ii/j/gone -Ii/j -Ik -Il"))
+	resolve := func(settled bool, want string, wantKnown bool) {
+		t.Helper()
+		for _, m := range folders {
+			r.Resolve("", m, settled)
+		}
+		files, known := r.Resolve("a.cc", Mention{Kind: Bracketed, Name: "c.h"}, settled)
+		if !slices.Equal(files, []string{want}) || known != wantKnown {
+			t.Errorf("%q, known %t", files, known)
+		}
+	}
+	in["i/j"], in["i/"] = Absent, Unknown
+	resolve(false, "k/c.h", false)
+	delete(in, "i/")
+	in["i/j"], in["i/j/c.h"] = Folder, File
+	delete(in, "i/j/")
+	in["i/j/"] = Unknown
+	resolve(false, "k/c.h", false)
+	delete(in, "i/j/")
+	resolve(false, "i/j/c.h", true)
+	if want := []string{"i/j", "k", "l"}; !slices.Equal(r.headers, want) || len(r.unknown) > 0 {
+		t.Errorf("%q, want %q; %d are unknown", r.headers, want, len(r.unknown))
+	}
+}
+
+// Before the tree is settled, a part of Python's standard library is known by the name of its folder,
+// and then others are.
+func TestLibraryOfPython(t *testing.T) {
+	r := NewResolver(treeOf("a.py", "x/encodings/b.py", "x/json.py", "l/python3.9/encodings/__init__.py", "l/python3.9/json.py"))
+	want := func(name string, want ...string) {
+		t.Helper()
+		if files, known := r.Resolve("a.py", Mention{Kind: Module, Name: name}, false); !slices.Equal(files, want) || known != (want != nil) {
+			t.Errorf("%s: %q, known %t; want %q", name, files, known, want)
+		}
+	}
+	want("json")
+	want("encodings", "l/python3.9/encodings/__init__.py")
+	want("json", "l/python3.9/json.py")
+	want("gone")
+}
+
+// A resolver that knows as many folders of modules as it may does not look for another one without
+// end.
+func TestLibraryBeyondFolders(t *testing.T) {
+	paths := []string{"l/python3.9/encodings/__init__.py"}
+	for i := range maxFolders {
+		paths = append(paths, fmt.Sprintf("d%d/a.py", i), fmt.Sprintf("d%d/b%d.py", i, i))
+	}
+	r := NewResolver(treeOf(paths...))
+	for i := range maxFolders {
+		r.Resolve(fmt.Sprintf("d%d/a.py", i), Mention{Kind: Module, Name: fmt.Sprint("b", i)}, true)
+	}
+	if len(r.modules) != maxFolders {
+		t.Fatalf("%d folders are known", len(r.modules))
+	}
+	if files, known := r.Resolve("d0/a.py", Mention{Kind: Module, Name: "encodings"}, false); files != nil || known {
+		t.Errorf("%q, known %t", files, known)
+	}
+}
+
 // Nothing is looked for everywhere before the tree is settled; then a name only once, and few names
 // if none is there.
 func TestSearchIsBounded(t *testing.T) {
 	counted := &counting{tree: treeOf("a.cc", "i/j/b.h")}
-	r := NewResolver(counted, "")
+	r := NewResolver(counted)
 	if files, known := r.Resolve("a.cc", Mention{Kind: Bracketed, Name: "b.h"}, false); known || files != nil {
 		t.Errorf("%v before the tree is settled", files)
 	}

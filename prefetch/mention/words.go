@@ -2,7 +2,6 @@ package mention
 
 import (
 	"bytes"
-	"path"
 	"strings"
 )
 
@@ -37,9 +36,14 @@ func (f *found) words(words []string) {
 	for i := 0; i < len(words); i++ {
 		word := strings.Trim(words[i], `"'`)
 		if python && !strings.HasSuffix(word, ".py") {
-			f.module(Module, word, true)
+			f.module(Module, word, words[i-1] != "-m")
 		}
-		python = python || strings.HasPrefix(path.Base(word), "python")
+		if !python && isPython(word) {
+			python = true
+			for _, name := range startModules() {
+				f.add(Module, name, false)
+			}
+		}
 		if folder, next, ok := folderOf(word, words[i+1:]); ok {
 			f.add(Include, folder, false)
 			if next {
@@ -50,9 +54,14 @@ func (f *found) words(words []string) {
 		if _, value, ok := strings.Cut(word, "="); ok {
 			word = strings.Trim(value, `"'`)
 		}
-		word = strings.TrimPrefix(strings.TrimPrefix(word, "@"), "$PWD/")
+		k := Word
+		if file, ok := strings.CutPrefix(word, "@"); ok {
+			k, word = Arguments, file
+		}
+		word = strings.TrimPrefix(word, "$PWD/")
 		if word != "" && word[0] != '-' && word[0] != '$' {
-			f.add(Word, word, false)
+			f.add(k, word, false)
+			f.starts(word)
 		}
 	}
 }

@@ -49,11 +49,10 @@ type Fetch struct {
 
 	cancel context.CancelFunc
 	known  chan struct{} // closed when the command is known
-	// The command; valid once known is closed.
-	args  []string
-	dir   string
-	begun chan struct{} // closed when inputs may be fetched
-	run   bool          // begun is closed
+	// command is valid once known is closed.
+	command prefetch.Command
+	begun   chan struct{} // closed when inputs may be fetched
+	run     bool          // begun is closed
 	// found is closed when race is set, or never will be.
 	found  chan struct{}
 	race   atomic.Pointer[prefetch.Race]
@@ -102,23 +101,24 @@ func Start(ctx context.Context, s Spec) *Fetch {
 		}
 		f.origin = origin
 		if ctx.Err() == nil {
-			f.race.Store(prefetch.Start(ctx, f.raceSpec(profile, origin)))
+			f.start(ctx, profile, origin)
 		}
 	}()
 	return f
 }
 
-func (f *Fetch) raceSpec(profile *prefetch.Profile, origin prefetch.Origin) prefetch.Spec {
-	s := prefetch.Spec{
+// start starts the race, and tells it the command when that is known.
+func (f *Fetch) start(ctx context.Context, profile *prefetch.Profile, origin prefetch.Origin) {
+	race := prefetch.Start(ctx, prefetch.Spec{
 		Root: f.spec.Root, Source: f.spec.Inputs, Profile: profile, Origin: origin, Limits: f.spec.Limits,
 		Contents: f.spec.Inputs.LocalBlob,
-	}
+	})
+	f.race.Store(race)
 	select {
 	case <-f.known:
-		s.Args, s.WorkingDirectory = f.args, f.dir
-	default:
+		race.KnowCommand(f.command)
+	case <-ctx.Done():
 	}
-	return s
 }
 
 // KnowCommand sets the action's command line and its working directory, relative to the input root.
@@ -128,7 +128,7 @@ func (f *Fetch) KnowCommand(args []string, workingDirectory string) {
 		return
 	}
 	f.action.Tool = kind.ToolOf(args)
-	f.args, f.dir = args, workingDirectory
+	f.command = prefetch.Command{Args: args, WorkingDirectory: workingDirectory}
 	close(f.known)
 }
 
