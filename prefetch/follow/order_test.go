@@ -162,7 +162,10 @@ func TestInOrder(t *testing.T) {
 	for _, f := range []struct{ name, content string }{
 		{"main.c", "#include \"a.h\"\n#include \"d.h\"\n#include \"c.h\"\n"},
 		{"a.h", "#include \"b.h\"\n#include \"c.h\"\n"},
-		{"b.h", "int b;"}, {"c.h", "int c;"}, {"d.h", "#include \"e.h\"\n"}, {"e.h", "int e;"},
+		{"b.h", "int b;"},
+		{"c.h", "int c;"},
+		{"d.h", "#include \"e.h\"\n"},
+		{"e.h", "int e;"},
 	} {
 		files[f.name] = h.file(f.name, f.content)
 		m.Files = append(m.Files, files[f.name])

@@ -94,7 +94,8 @@ func TestResolve(t *testing.T) {
 			"l/lib-dynload/_b.cpython-311-x86_64-linux-gnu.so",
 		},
 		{
-			"one of a package", "l/b/__init__.py l/b/a.py l/b/_c.abi3.so", "", "l/b/a.py", Mention{Kind: Module, Name: "b/_c"},
+			"one of a package", "l/b/__init__.py l/b/a.py l/b/_c.abi3.so", "", "l/b/a.py",
+			Mention{Kind: Module, Name: "b/_c"},
 			"l/b/__init__.py l/b/_c.abi3.so",
 		},
 		{"one beside", "b/__init__.py b/a.py b/_c.so", "", "b/a.py", Mention{Kind: Relative, Name: "_c"}, "b/_c.so"},
