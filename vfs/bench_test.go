@@ -5,10 +5,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"golang.org/x/sys/unix"
 
 	"github.com/forerunner-build/forerunner/sandbox"
 	"github.com/forerunner-build/forerunner/vfs/vfstest"
@@ -30,13 +28,6 @@ func BenchmarkRoot(b *testing.B) {
 	}
 }
 
-// cpuTime returns the CPU time of this process, without its children.
-func cpuTime() time.Duration {
-	var u unix.Rusage
-	_ = unix.Getrusage(unix.RUSAGE_SELF, &u) // never fails
-	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
-}
-
 // BenchmarkRootOfLinks measures the cost of a small root of hard links of another owner, with the
 // original ownership or shown as his.
 func BenchmarkRootOfLinks(b *testing.B) {
@@ -55,7 +46,7 @@ func BenchmarkRootOfLinks(b *testing.B) {
 			f := openFS(b, Options{Method: HardLink, Namespaces: namespaces})
 			src := vfstest.NewSource(b)
 			root := src.Tree(b, paths...)
-			before := cpuTime()
+			before := vfstest.CPUTime()
 			for i := 0; b.Loop(); i++ {
 				r, err := f.NewRoot(b.Context(), RootSpec{Name: fmt.Sprint(i), Digest: root, Source: src, Owner: &owner})
 				if err != nil {
@@ -65,7 +56,7 @@ func BenchmarkRootOfLinks(b *testing.B) {
 					b.Fatal(err)
 				}
 			}
-			b.ReportMetric(float64((cpuTime()-before).Microseconds())/float64(b.N), "cpu-µs/op")
+			b.ReportMetric(float64((vfstest.CPUTime()-before).Microseconds())/float64(b.N), "cpu-µs/op")
 		})
 	}
 }

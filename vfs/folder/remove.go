@@ -1,24 +1,19 @@
 package folder
 
 import (
-	"bytes"
-	"encoding/binary"
 	"errors"
 	"fmt"
 	"io"
 	"io/fs"
-	"iter"
 	"os"
 	"strconv"
 
 	"golang.org/x/sys/unix"
 )
 
-const (
-	// maxOpenFolders limits the depth to which folders stay open during a removal. Each level takes
-	// a descriptor, and a command can make more levels than a process has descriptors.
-	maxOpenFolders = 64
-)
+// maxOpenFolders limits the depth to which folders stay open during a removal. Each level takes a
+// descriptor, and a command can make more levels than a process has descriptors.
+const maxOpenFolders = 64
 
 // RemoveTree removes path with everything below, also in folders that are not writable for their
 // owner, at any depth, with few descriptors. A missing path is no error. Nobody else may be using
@@ -42,8 +37,8 @@ func removeTree(path string, unlink func(dir int, name string) error) error {
 type remover struct {
 	unlink  func(dir int, name string) error // removes a name that is no folder's from the open folder dir
 	stopped func() bool                      // asked before each removal; nil: it is never stopped
-	top     int
-	moved   int // number of folders moved from below to top
+	top     int                              // the open folder
+	moved   int                              // number of folders moved from below to top
 }
 
 func (r *remover) tree(path string) error {
@@ -87,46 +82,24 @@ func (r *remover) emptied(dir, open int, rmdir func() error) error {
 // empty removes what the folder dir lists from here on, and returns how much that was. It continues
 // after an error, and returns the first one.
 func (r *remover) empty(dir, open int) (found int, failed error) {
-	buffer := listings.Get().(*[8 << 10]byte)
-	defer listings.Put(buffer)
-	for {
-		n, err := unix.Getdents(dir, buffer[:])
-		if err == unix.EINTR {
-			continue
+	err := list(dir, func(name string, kind byte) error {
+		if r.stopped != nil && r.stopped() {
+			return errStopped
 		}
-		if err != nil || n <= 0 {
-			return found, errors.Join(failed, err)
+		found++
+		err := r.remove(dir, name, kind, open)
+		if errors.Is(err, errStopped) {
+			return err
 		}
-		for name, kind := range listed(buffer[:n]) {
-			if r.stopped != nil && r.stopped() {
-				return found, errStopped
-			}
-			found++
-			err := r.remove(dir, name, kind, open)
-			if errors.Is(err, errStopped) {
-				return found, err
-			}
-			if failed == nil {
-				failed = err
-			}
+		if failed == nil {
+			failed = err
 		}
+		return nil
+	})
+	if errors.Is(err, errStopped) {
+		return found, err
 	}
-}
-
-// listed yields the names of a listing by getdents64(2), and their kinds (DT_DIR, …).
-func listed(listing []byte) iter.Seq2[string, byte] {
-	const length, kind, name = 16, 18, 19 // where they are in an entry
-	return func(yield func(string, byte) bool) {
-		for len(listing) > name {
-			n := int(binary.NativeEndian.Uint16(listing[length:]))
-			text, _, _ := bytes.Cut(listing[name:n], []byte{0})
-			is := listing[kind]
-			listing = listing[n:]
-			if s := string(text); s != "." && s != ".." && !yield(s, is) {
-				return
-			}
-		}
-	}
+	return found, errors.Join(failed, err)
 }
 
 // remove removes the entry name of the folder dir, which is at this depth of open folders.

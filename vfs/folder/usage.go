@@ -3,7 +3,6 @@ package folder
 import (
 	"errors"
 	"math"
-	"sync"
 
 	"golang.org/x/sys/unix"
 )
@@ -18,10 +17,6 @@ const (
 	longPath  = 512
 	mostWalks = 256
 )
-
-// listings are buffers for the names of a folder. A walk of a few empty folders follows each
-// command: what package os adds to a listing would be most of it.
-var listings = sync.Pool{New: func() any { return new([8 << 10]byte) }}
 
 // Usage returns the disk usage of the files and folders below dir, each at least 4 KiB. It stops
 // above most. It skips files that are inaccessible or removed during the call.
@@ -45,6 +40,9 @@ func UsageOf(dir string, most int64, counts func(nlink uint64) bool) int64 {
 	u.folder(fd, ".", 0)
 	return u.sum
 }
+
+// errEnough ends a listing: the sum is above the maximum.
+var errEnough = errors.New("enough is known")
 
 // An adder has the sum so far.
 type adder struct {
@@ -94,29 +92,21 @@ func (u *adder) list(base int, path string) (folders []string) {
 		return nil // removed in the meantime
 	}
 	defer func() { _ = unix.Close(fd) }()
-	buffer := listings.Get().(*[8 << 10]byte)
-	defer listings.Put(buffer)
-	for u.sum <= u.most {
-		n, err := unix.Getdents(fd, buffer[:])
-		if err == unix.EINTR {
-			continue
+	_ = list(fd, func(name string, _ byte) error {
+		var st unix.Stat_t
+		if u.sum > u.most {
+			return errEnough
 		}
-		if err != nil || n <= 0 {
-			return folders
+		if unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
+			return nil
 		}
-		_, _, names := unix.ParseDirent(buffer[:n], -1, nil)
-		for _, name := range names {
-			var st unix.Stat_t
-			if unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
-				continue
-			}
-			u.add(&st)
-			if st.Mode&unix.S_IFMT == unix.S_IFDIR {
-				folders = append(folders, name)
-			}
+		u.add(&st)
+		if st.Mode&unix.S_IFMT == unix.S_IFDIR {
+			folders = append(folders, name)
 		}
-	}
-	return nil
+		return nil
+	})
+	return folders
 }
 
 // openBelow opens a folder below another, to which no symlink leads.

@@ -1,0 +1,49 @@
+package folder
+
+import (
+	"bytes"
+	"encoding/binary"
+	"sync"
+
+	"golang.org/x/sys/unix"
+)
+
+// listings are buffers for the names of a folder. A walk of a few empty folders follows each
+// command: what package os adds to a listing would be most of it.
+var listings = sync.Pool{New: func() any { return new([8 << 10]byte) }}
+
+// list calls each with the names that the open folder fd lists from here on, and their kinds
+// (unix.DT_DIR, …), which not every file system knows. It ends with the first error of each.
+func list(fd int, each func(name string, kind byte) error) error {
+	buffer := listings.Get().(*[8 << 10]byte)
+	defer listings.Put(buffer)
+	for {
+		n, err := unix.Getdents(fd, buffer[:])
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil || n <= 0 {
+			return err
+		}
+		if err := listed(buffer[:n], each); err != nil {
+			return err
+		}
+	}
+}
+
+// listed calls each with the names and kinds in a listing by getdents64(2).
+func listed(listing []byte, each func(name string, kind byte) error) error {
+	const length, kind, name = 16, 18, 19 // where they are in an entry
+	for len(listing) > name {
+		n := int(binary.NativeEndian.Uint16(listing[length:]))
+		text, _, _ := bytes.Cut(listing[name:n], []byte{0})
+		is := listing[kind]
+		listing = listing[n:]
+		if s := string(text); s != "." && s != ".." {
+			if err := each(s, is); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
