@@ -83,11 +83,11 @@ func (r *PartReads) Seen(
 		left[d] = Seen{Digest: d, Parts: f.parts(d.SizeBytes()), All: !f.unseen}
 	}
 	r.mu.Unlock()
+	if len(left) == 0 {
+		return nil // as of most actions
+	}
 	t := newTour(local, root)
 	for at, dir := range t.all(read) {
-		if len(left) == 0 {
-			break
-		}
 		for i := range dir.Len() {
 			switch h := at.hash.Child(dir.Name(i)); dir.Kind(i) {
 			case tree.Dir:
@@ -100,6 +100,9 @@ func (r *PartReads) Seen(
 					delete(left, d)
 				}
 			}
+		}
+		if len(left) == 0 {
+			break
 		}
 	}
 	return seen
