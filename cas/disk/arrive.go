@@ -197,14 +197,9 @@ func (f *files) rename(from, path string) error {
 
 // replace is os.Rename without its look at path, where never is a folder.
 func replace(from, path string) error {
-	for {
-		err := unix.Rename(from, path)
-		if err == unix.EINTR {
-			continue
-		}
-		if err != nil {
-			return &os.LinkError{Op: "rename", Old: from, New: path, Err: err}
-		}
-		return nil
+	_, err := ignoringEINTR(func() (int, error) { return 0, unix.Rename(from, path) })
+	if err != nil {
+		return &os.LinkError{Op: "rename", Old: from, New: path, Err: err}
 	}
+	return nil
 }
