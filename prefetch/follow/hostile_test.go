@@ -86,18 +86,24 @@ func TestSymlinksOfSymlinks(t *testing.T) {
 	}
 }
 
-// TestGivesUp: mentions that need too many looks are not looked for, and the others that come before
-// them are found.
-func TestGivesUp(t *testing.T) {
-	h := newHostile(t)
+// headerFolders returns a directory with as many empty folders as a command line may name, and the
+// words that do.
+func (h *hostile) headerFolders() (m *repb.Directory, args []string) {
+	m = &repb.Directory{}
 	empty := h.folder(&repb.Directory{}).Proto()
-	m := &repb.Directory{}
-	var args []string
 	for i := range 256 {
 		name := fmt.Sprintf("d%03d", i)
 		m.Directories = append(m.Directories, &repb.DirectoryNode{Name: name, Digest: empty})
 		args = append(args, "-I"+name)
 	}
+	return m, args
+}
+
+// TestGivesUp: mentions that need too many looks are not looked for, and the others that come before
+// them are found.
+func TestGivesUp(t *testing.T) {
+	h := newHostile(t)
+	m, args := h.headerFolders()
 	var opened []*repb.FileNode
 	for i := range 16 {
 		var text strings.Builder
@@ -122,12 +128,8 @@ func TestGivesUp(t *testing.T) {
 	s.settled, s.known.looks = true, 1<<17
 	s.commanded(h.Context(), &Command{Args: args})
 	for _, f := range opened {
-		d, err := digest.FromProto(digest.SHA256, f.Digest)
-		if err != nil {
-			t.Fatal(err)
-		}
 		s.opened(t.Context(), f.Name)
-		s.came(t.Context(), came{d, cas.Absent})
+		s.came(t.Context(), came{h.digestOf(f), cas.Absent})
 		s.request()
 	}
 	if n := len(found); n == 0 || n > 8 { // 100 mentions in 256 folders are a third of what is allowed
@@ -200,14 +202,7 @@ func TestLargeDirectories(t *testing.T) {
 // TestOutside: mentions of files outside of the tree are given up, too, if there are many.
 func TestOutside(t *testing.T) {
 	h := newHostile(t)
-	empty := h.folder(&repb.Directory{}).Proto()
-	m := &repb.Directory{}
-	var args []string
-	for i := range 256 {
-		name := fmt.Sprintf("d%03d", i)
-		m.Directories = append(m.Directories, &repb.DirectoryNode{Name: name, Digest: empty})
-		args = append(args, "-I"+name)
-	}
+	m, args := h.headerFolders()
 	for i := range 3 {
 		var text strings.Builder
 		for j := range 4000 {
@@ -218,12 +213,8 @@ func TestOutside(t *testing.T) {
 	s := newSearch(New(h.spec(h.folder(m))))
 	s.commanded(t.Context(), &Command{Args: args})
 	for _, f := range m.Files {
-		d, err := digest.FromProto(digest.SHA256, f.Digest)
-		if err != nil {
-			t.Fatal(err)
-		}
 		s.opened(t.Context(), f.Name)
-		s.came(t.Context(), came{d, cas.Absent})
+		s.came(t.Context(), came{h.digestOf(f), cas.Absent})
 	}
 	if !s.over(t.Context()) {
 		t.Errorf("%d of %d looks are left", s.known.looks, freeLooks)

@@ -27,29 +27,30 @@ type turn struct {
 	order order
 }
 
-// turns are in the order in which the files are read.
+// turns are a heap (heap.Interface): the first one is of the file that is read first.
 type turns []turn
 
-func (t *turns) add(w wish) { heap.Push((*line)(t), turn{w.Path, w.order}) }
+func (t *turns) add(w wish) { heap.Push(t, turn{w.Path, w.order}) }
 
 // next returns the path of the first one.
 func (t turns) next() string { return t[0].at }
 
-func (t *turns) drop() { heap.Pop((*line)(t)) }
+func (t *turns) drop() { heap.Pop(t) }
 
-// line implements heap.Interface.
-type line []turn
+func (t turns) Len() int { return len(t) }
 
-func (l line) Len() int { return len(l) }
-func (l line) Less(i, j int) bool {
-	return cmp.Or(cmp.Compare(l[i].order, l[j].order), cmp.Compare(l[i].at, l[j].at)) < 0
+func (t turns) Less(i, j int) bool {
+	return cmp.Or(cmp.Compare(t[i].order, t[j].order), cmp.Compare(t[i].at, t[j].at)) < 0
 }
-func (l line) Swap(i, j int) { l[i], l[j] = l[j], l[i] }
-func (l *line) Push(x any)   { *l = append(*l, x.(turn)) }
+
+func (t turns) Swap(i, j int) { t[i], t[j] = t[j], t[i] }
+
+// Push implements heap.Interface.
+func (t *turns) Push(x any) { *t = append(*t, x.(turn)) }
 
 // Pop implements heap.Interface.
-func (l *line) Pop() any {
-	last := (*l)[len(*l)-1]
-	*l = (*l)[:len(*l)-1]
+func (t *turns) Pop() any {
+	last := (*t)[len(*t)-1]
+	*t = (*t)[:len(*t)-1]
 	return last
 }

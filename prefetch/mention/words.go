@@ -40,7 +40,7 @@ func (f *found) words(words []string) {
 		}
 		if !python && isPython(word) {
 			python = true
-			for _, name := range startModules() {
+			for _, name := range startModules {
 				f.add(Module, name, false)
 			}
 		}
