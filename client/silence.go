@@ -58,10 +58,13 @@ func (a *attention) hear() {
 }
 
 // answers sends a request, and reports whether the server answers it or a message arrives on the
-// stream.
+// stream. The server's gRPC library may end the request at the deadline, a moment before limited
+// ends; that is no answer.
 func (w *watch) answers(ctx context.Context, answered <-chan struct{}) bool {
 	limited, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
 	_, err := w.able.GetCapabilities(limited, &repb.GetCapabilitiesRequest{InstanceName: w.req.Instance})
-	return status.Code(err) != codes.DeadlineExceeded || limited.Err() == nil || ctx.Err() != nil || len(answered) > 0
+	deadline, _ := limited.Deadline()
+	early := time.Now().Before(deadline)
+	return status.Code(err) != codes.DeadlineExceeded || early || ctx.Err() != nil || len(answered) > 0
 }

@@ -31,16 +31,15 @@ func (*sleeper) FindMissingBlobs(context.Context, *repb.FindMissingBlobsRequest)
 	return &repb.FindMissingBlobsResponse{}, nil
 }
 
-func (s *sleeper) GetCapabilities(ctx context.Context, _ *repb.GetCapabilitiesRequest) (*repb.ServerCapabilities, error) {
+// GetCapabilities does not answer while s is asleep, not even at the request's deadline: the answer
+// could reach the client at the moment of the client's own deadline.
+func (s *sleeper) GetCapabilities(context.Context, *repb.GetCapabilitiesRequest) (*repb.ServerCapabilities, error) {
 	s.mu.Lock()
 	asleep := s.asleep
 	s.asked++
 	s.mu.Unlock()
 	if asleep != nil {
-		select {
-		case <-asleep:
-		case <-ctx.Done():
-		}
+		<-asleep
 	}
 	return nil, status.Error(codes.Unimplemented, "capabilities are not available")
 }
