@@ -193,3 +193,38 @@ func TestDirectoriesInMemoryAreRight(t *testing.T) {
 		t.Error("the right directory is not shown")
 	}
 }
+
+// A counted store counts how often blobs are read.
+type counted struct {
+	*disk.Store
+	reads int
+}
+
+func (s *counted) ReadLocal(d digest.Digest) ([]byte, bool) {
+	s.reads++
+	return s.Store.ReadLocal(d)
+}
+
+// TestInvalidDirectoriesAreReadOnce: an invalid directory is not read and hashed for each look at it.
+func TestInvalidDirectoriesAreReadOnce(t *testing.T) {
+	s := storeOpen(t, t.TempDir(), storeOptions{})
+	invalid := storePutDirectory(t, s, storeDirectory("f:.."))
+	store := &counted{Store: s.Store}
+	group, err := NewGroup(store, Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer group.Close()
+	r := group.Through(nil)
+	for range 3 {
+		if _, ok := r.LocalDirectory(invalid); ok {
+			t.Error("it is a directory")
+		}
+	}
+	if _, err := r.Directory(t.Context(), invalid); !errors.Is(err, tree.ErrInvalid) || !strings.Contains(err.Error(), invalid.Hash()) {
+		t.Errorf("it is read: %v", err)
+	}
+	if store.reads != 1 {
+		t.Errorf("it was read %d times", store.reads)
+	}
+}

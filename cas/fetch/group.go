@@ -11,7 +11,6 @@ import (
 	"github.com/forerunner-build/forerunner/bounded"
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
-	"github.com/forerunner-build/forerunner/cas/tree"
 )
 
 // A Store is filled and read by a Group; disk.Store is one. Its methods may be called concurrently.
@@ -89,7 +88,7 @@ type Group struct{ *shared }
 // shared is the state of a Group.
 type shared struct {
 	store       Store
-	directories *bounded.Memory[digest.Digest, *tree.Directory]
+	directories *bounded.Memory[digest.Digest, parsed]
 	messages    *bounded.Memory[digest.Digest, message]
 	arriveAbove int64
 	hints       chan struct{} // has a place for each stream that fetches predicted parts
@@ -104,7 +103,7 @@ func NewGroup(s Store, o Options) (*Group, error) {
 	}
 	x := &shared{
 		store: s, arriveAbove: o.ArriveAbove, hints: make(chan struct{}, maxHints),
-		directories: bounded.NewMemory[digest.Digest, *tree.Directory](o.DirectoryCacheBytes), messages: bounded.NewMemory[digest.Digest, message](messageBytes),
+		directories: bounded.NewMemory[digest.Digest, parsed](o.DirectoryCacheBytes), messages: bounded.NewMemory[digest.Digest, message](messageBytes),
 	}
 	x.inFlight = make(map[digest.Digest]*flight)
 	if o.Metrics != nil {

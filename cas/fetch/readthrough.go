@@ -158,8 +158,8 @@ type message []byte
 // Directory returns the blob d as a Directory. It is cached for the next caller, within
 // Options.DirectoryCacheBytes. If the blob is no valid directory, the error wraps tree.ErrInvalid.
 func (t *ReadThrough) Directory(ctx context.Context, d digest.Digest) (*tree.Directory, error) {
-	if dir, ok := t.directories.Get(d); ok {
-		return dir, nil
+	if p, ok := t.directories.Get(d); ok {
+		return p.dir, p.err
 	}
 	if d.SizeBytes() > tree.MaxBytes {
 		return nil, fmt.Errorf("read directory %s: %w: it is larger than %d bytes",
@@ -172,20 +172,28 @@ func (t *ReadThrough) Directory(ctx context.Context, d digest.Digest) (*tree.Dir
 	return t.keepDirectory(d, b)
 }
 
+// parsed is a Directory, or why there is none: an invalid one can be large, and looked at often.
+type parsed struct {
+	dir *tree.Directory
+	err error
+}
+
 // keepDirectory makes a Directory of the bytes of d, and caches it.
 func (x *shared) keepDirectory(d digest.Digest, b []byte) (*tree.Directory, error) {
 	dir, err := tree.Parse(d.Function(), b)
 	if err != nil {
-		return nil, fmt.Errorf("read directory %s: %w", d, err)
+		err = fmt.Errorf("read directory %s: %w", d, err)
+		x.directories.Add(d, parsed{err: err}, int64(len(err.Error())))
+		return nil, err
 	}
-	return x.directories.Add(d, dir, int64(dir.Bytes())), nil
+	return x.directories.Add(d, parsed{dir: dir}, int64(dir.Bytes())).dir, nil
 }
 
 // LocalDirectory is Directory if the message is in memory or in the store. It waits only for the
 // disk.
 func (t *ReadThrough) LocalDirectory(d digest.Digest) (*tree.Directory, bool) {
-	if dir, ok := t.directories.Get(d); ok {
-		return dir, true
+	if p, ok := t.directories.Get(d); ok {
+		return p.dir, p.err == nil
 	}
 	if d.SizeBytes() > tree.MaxBytes {
 		return nil, false
