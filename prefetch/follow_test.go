@@ -287,3 +287,38 @@ func TestMentionsOfHostileTrees(t *testing.T) {
 		r.Stop()
 	})
 }
+
+// Directories for mentions that come one by one take few calls: other races need calls, too.
+func TestMentionsShareTheirCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		files := map[string]string{}
+		for i := range 200 {
+			files[fmt.Sprintf("f%d.c", i)] = fmt.Sprintf("#include \"d%d/x%d.h\"\n", i, i)
+			files[fmt.Sprintf("d%d/x%d.h", i, i)] = "int x;\n"
+		}
+		l := newLibrary(t, files)
+		l.local[l.root] = true
+		r := Start(t.Context(), Spec{
+			Root: l.root, Source: l, Contents: l.content, Limits: NewLimits(LimitsOptions{DirectoryCalls: 1000}),
+		})
+		for i := range 200 {
+			path := fmt.Sprintf("f%d.c", i)
+			d := l.at(t, l.root, path)
+			l.mu.Lock()
+			l.local[d] = true
+			l.mu.Unlock()
+			r.Opened(path, tree.File)
+			r.Came(d, cas.Absent)
+			synctest.Wait()
+		}
+		time.Sleep(20 * roundTrip)
+		synctest.Wait()
+		r.Stop()
+		if l.maxDirectories > 2*directorySets {
+			t.Errorf("%d calls for directories at a time", l.maxDirectories)
+		}
+		if d := l.at(t, l.root, "d199/x199.h"); !l.has(d) {
+			t.Error("a mentioned file did not come")
+		}
+	})
+}

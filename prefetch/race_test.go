@@ -252,3 +252,20 @@ func TestRaceIsBounded(t *testing.T) {
 		}
 	})
 }
+
+// Without a profile, directories are fetched because they are small. Large ones are not.
+func TestLargeDirectoriesAreNotFetchedBlindly(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newStorage()
+		message := &repb.Directory{}
+		for i := range 10 {
+			d := fileDigest(fmt.Sprint(i), 10<<20)
+			s.remote[d] = true
+			message.Directories = append(message.Directories, &repb.DirectoryNode{Name: fmt.Sprint(i), Digest: d.Proto()})
+		}
+		_, stats := race(t, Spec{Root: s.putDirectory(t, message), Source: s})
+		if n := stats.Directories.Bytes; n > maxBlindBytes || n < maxBlindBytes/2 {
+			t.Errorf("%d bytes of directories came", n)
+		}
+	})
+}

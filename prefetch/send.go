@@ -30,7 +30,7 @@ func (r *Race) follow(ctx context.Context, s Spec) {
 	of := follow.Spec{
 		Root: r.root, Source: r.source, Contents: s.Contents, Scans: r.limits.scans,
 		Request: r.mention,
-		Fetch:   func(ds []digest.Digest) { r.running.Go(func() { r.fetchDirectories(ctx, ds) }) },
+		Fetch:   func(ds []digest.Digest) { r.want(ctx, ds) },
 	}
 	if r.profile != nil {
 		of.Foresees = func(path string) bool { return r.profile.containsSmall(HashPath(path)) }
@@ -152,7 +152,7 @@ func (r *Race) fetch(ctx context.Context, batch []file) {
 	}
 	// Callers that need a missing file get the error themselves.
 	full, began := r.queue.full(), time.Now()
-	fetched, _ := r.source.Prefetch(ctx, ds)
+	fetched, err := r.source.Prefetch(ctx, ds)
 	if ctx.Err() == nil && len(fetched) > 0 && !batch[0].class.way.isLarge() {
 		carried := sizes(fetched)
 		r.limits.pace.took(began, carried, full && 2*carried >= bytesOf(batch))
@@ -170,7 +170,7 @@ func (r *Race) fetch(ctx context.Context, batch []file) {
 	}
 	r.mu.Unlock()
 	r.reads.ended(batch, fetched)
-	r.mentions.Ended(followed, fetched)
+	r.mentions.Ended(followed, fetched, err)
 }
 
 // sizes returns how many bytes blobs have together.

@@ -15,6 +15,8 @@ import (
 const (
 	fewBlind = 256
 	maxBlind = 4096
+	// maxBlindBytes limits their bytes.
+	maxBlindBytes = 64 << 20
 )
 
 // filesAtOnce is how many files are found before the first of them are asked for, if they are all
@@ -41,6 +43,7 @@ type walk struct {
 	// first are the files of foreseeFirst that were not found so far.
 	first map[PathHash]digest.Digest
 	left  int          // directories that may yet be asked for
+	blind int64        // bytes of those that were, or will be, without a profile
 	calls int          // under way
 	came  chan []visit // requests of the calls; has room for all of them
 }
@@ -85,11 +88,23 @@ func (w *walk) descend(ctx context.Context) {
 			if len(w.found) >= filesAtOnce {
 				w.hand()
 			}
-		} else if !at.asked {
+		} else if !at.asked && w.affords(at.digest.SizeBytes()) {
 			at.asked = true
 			w.missing = append(w.missing, at)
 		}
 	}
+}
+
+// affords reports whether a directory of that size may be asked for.
+func (w *walk) affords(bytes int64) bool {
+	if w.profile != nil {
+		return true
+	}
+	if w.blind+bytes > maxBlindBytes {
+		return false
+	}
+	w.blind += bytes
+	return true
 }
 
 // hand passes the found files to the senders.
@@ -156,6 +171,33 @@ func (r *Race) fetchRemembered(ctx context.Context) {
 	for ds := range slices.Chunk(r.profile.directories, directoriesPerCall) {
 		r.running.Go(func() { r.fetchDirectories(ctx, ds) })
 	}
+}
+
+// want has directories fetched that mentions need, in few calls at a time: they come one by one, and
+// other races need calls, too.
+func (r *Race) want(ctx context.Context, ds []digest.Digest) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.wanted = append(r.wanted, ds...)
+	if r.wanting == directorySets {
+		return
+	}
+	r.wanting++
+	r.running.Go(func() {
+		for ds := r.takeWanted(); len(ds) > 0; ds = r.takeWanted() {
+			r.fetchDirectories(ctx, ds)
+		}
+	})
+}
+
+// takeWanted returns the directories for the next call, none if the call is not needed any more.
+func (r *Race) takeWanted() (ds []digest.Digest) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if ds, r.wanted = r.wanted, nil; len(ds) == 0 {
+		r.wanting--
+	}
+	return ds
 }
 
 func (r *Race) fetchDirectories(ctx context.Context, ds []digest.Digest) {

@@ -35,10 +35,16 @@ const (
 	sureWords = 2
 	// farPart: what unopened doubtful files mention has 1/farPart of the credit.
 	farPart = 2
+	// leastBytes is for how many bytes a smaller file counts that is requested and unread: each
+	// costs time, and room in the store.
+	leastBytes = 2 << 10
+	// roomForPaths limits the paths of mentioned and of opened files, each with entryBytes.
+	roomForPaths = 32 << 20
+	entryBytes   = 128
 	// maxFileBytes is the size above which a mentioned file is not requested.
 	maxFileBytes = 512 << 10
-	// Path components are looked at freeLooks times, about a second, and looksOfRight times for each
-	// mentioned file that the action has read.
+	// Mentions and path components are looked at freeLooks times, about a second, and looksOfRight
+	// times for each mentioned file that the action has read.
 	freeLooks    = 1 << 21
 	looksOfRight = 1 << 10
 )
@@ -116,6 +122,7 @@ type came struct {
 type ended struct {
 	files   []File // those that Request was called with
 	fetched []digest.Digest
+	failed  bool // parts of others may have come
 }
 
 func (f *Follower) note(add func(*news)) {
@@ -145,7 +152,7 @@ func (f *Follower) KnowCommand(c Command) { f.note(func(n *news) { n.command = &
 // Opened reports that the action opens a file for the first time.
 func (f *Follower) Opened(path string) {
 	f.note(func(n *news) {
-		if len(n.opened) < maxOpened {
+		if len(n.opened) < maxOpened && len(path) <= maxPath {
 			n.opened = append(n.opened, path)
 		}
 	})
@@ -161,9 +168,10 @@ func (f *Follower) Came(d digest.Digest, was cas.Presence) {
 	})
 }
 
-// Ended reports the end of a call: which of its files were requested here, and what it fetched.
-func (f *Follower) Ended(files []File, fetched []digest.Digest) {
-	f.note(func(n *news) { n.ended = append(n.ended, ended{files, fetched}) })
+// Ended reports the end of a call: which of its files were requested here, and what it fetched. An
+// error means that there are others that it began to fetch.
+func (f *Follower) Ended(files []File, fetched []digest.Digest, err error) {
+	f.note(func(n *news) { n.ended = append(n.ended, ended{files, fetched, err != nil}) })
 }
 
 // Learned reports that there are more directories, Settled that no more come by themselves.

@@ -2,7 +2,6 @@ package follow
 
 import (
 	"path"
-	"slices"
 	"strings"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
@@ -12,17 +11,19 @@ import (
 
 // The bounds of a knownTree.
 const (
-	maxKnown   = 1 << 14 // directories by path
-	maxHolders = 16      // results of Holding
-	maxLinks   = 40      // symlinks on the way to a file, as in Linux
-	maxVisits  = 1 << 16 // directories that may be visited for Holding
-	maxFolders = 4096    // directories that Holding searches
-	// keptBytes limits the directories by path, and those that Holding searches.
+	maxKnown = 1 << 14 // directories by path
+	maxLinks = 40      // symlinks on the way to a file, as in Linux
+	maxPath  = 4096    // bytes of a path, as in Linux
+	// keptBytes limits the directories by path, and those that Holding searches, with their paths.
 	keptBytes = 32 << 20
 	// maxDirectoryBytes is the size above which no file of a directory is found, and wantedBytes
 	// limits the directories that are requested.
 	maxDirectoryBytes = 4 << 20
 	wantedBytes       = 16 << 20
+	// lookBytes of a path, or of a directory or file that is read and hashed, and lookSteps of
+	// mention.Extract, take about as long as one look.
+	lookBytes = 256
+	lookSteps = 4
 )
 
 // A knownTree has the local directories of an input tree by their paths. It belongs to one
@@ -31,14 +32,15 @@ type knownTree struct {
 	source  Directories
 	root    digest.Digest
 	folders map[string]knownFolder
-	kept    int64         // bytes of folders
-	all     []knownFolder // for Holding; nil: to be collected
+	kept    int64 // bytes of folders
+	holders holders
 	// Directories that were looked for and are not local: all, their bytes, and those to be
 	// requested.
 	lacked      map[digest.Digest]struct{}
 	lackedBytes int64
 	wanted      []digest.Digest
-	// looks is how many path components may still be looked at. Without any, nothing is found.
+	// looks is how many path components may still be looked at, or what takes as long. Without any,
+	// nothing is found.
 	looks int
 }
 
@@ -61,8 +63,8 @@ func (t *knownTree) Look(p string) (at string, s mention.PathState) {
 	return at, s
 }
 
-// Outside implements mention.Tree.
-func (t *knownTree) Outside() { t.looks-- }
+// Skip implements mention.Tree.
+func (t *knownTree) Skip() { t.looks-- }
 
 // file returns the digest of the file at p.
 func (t *knownTree) file(p string) (digest.Digest, bool) {
@@ -79,7 +81,7 @@ func (t *knownTree) find(p string) (at string, e tree.Entry, s mention.PathState
 // look is find with at most so many symlinks: those of the whole path, because each can have as many
 // components that are symlinks again.
 func (t *knownTree) look(p string, links *int) (at string, e tree.Entry, s mention.PathState) {
-	if t.looks--; t.looks < 0 {
+	if t.looks -= 1 + len(p)/lookBytes; t.looks < 0 || len(p) > maxPath {
 		return "", e, mention.Absent
 	}
 	if p == "." {
@@ -122,17 +124,30 @@ func (t *knownTree) folder(p string, links *int) (knownFolder, mention.PathState
 	case e.Digest.SizeBytes() > maxDirectoryBytes:
 		return knownFolder{}, mention.Absent
 	}
-	dir, ok := t.source.LocalDirectory(e.Digest)
+	dir, ok := t.local(e.Digest)
 	if !ok {
 		return knownFolder{}, t.want(e.Digest)
 	}
-	found, bytes := knownFolder{at, dir}, int64(dir.Bytes())
+	found := knownFolder{at, dir}
+	bytes := found.bytes() + int64(len(p))
 	if len(t.folders) < maxKnown && t.kept+bytes <= keptBytes {
 		t.folders[p] = found
 		t.kept += bytes
 	}
 	return found, mention.Folder
 }
+
+// local returns a directory that is local. It may have to be read from the disk.
+func (t *knownTree) local(d digest.Digest) (*tree.Directory, bool) {
+	dir, ok := t.source.LocalDirectory(d)
+	if ok {
+		t.looks -= int(d.SizeBytes() / lookBytes)
+	}
+	return dir, ok
+}
+
+// bytes returns how much memory f holds.
+func (f knownFolder) bytes() int64 { return int64(f.dir.Bytes() + len(f.at)) }
 
 // want notes that a directory is needed: it is Unknown, or Absent if it cannot be had.
 func (t *knownTree) want(d digest.Digest) mention.PathState {
@@ -155,9 +170,6 @@ func (t *knownTree) missing() []digest.Digest {
 	return wanted
 }
 
-// forget forgets which directories there are, because there are more.
-func (t *knownTree) forget() { t.all = nil }
-
 // Starting implements mention.Tree.
 func (t *knownTree) Starting(folder, prefix string) (name string) {
 	links := maxLinks
@@ -169,46 +181,4 @@ func (t *knownTree) Starting(folder, prefix string) (name string) {
 		name = in.dir.Name(i)
 	}
 	return name
-}
-
-// Holding implements mention.Tree.
-func (t *knownTree) Holding(name string) (folders []string) {
-	if t.all == nil {
-		t.collect()
-	}
-	for _, f := range t.all {
-		if _, ok := f.dir.Search(name); ok {
-			if folders = append(folders, f.at); len(folders) == maxHolders {
-				break
-			}
-		}
-	}
-	return folders
-}
-
-// collect finds the local directories, level by level.
-func (t *knownTree) collect() {
-	type visit struct {
-		at     string
-		digest digest.Digest
-	}
-	var kept int64
-	for todo := []visit{{".", t.root}}; len(todo) > 0 && len(t.all) < maxFolders && kept < keptBytes && t.looks > 0; todo = todo[1:] {
-		t.looks--
-		if todo[0].digest.SizeBytes() > maxDirectoryBytes {
-			continue
-		}
-		dir, ok := t.source.LocalDirectory(todo[0].digest)
-		if !ok {
-			continue
-		}
-		kept += int64(dir.Bytes())
-		t.all = append(t.all, knownFolder{todo[0].at, dir})
-		for i := range dir.Len() {
-			if dir.Kind(i) == tree.Dir && len(todo) < maxVisits {
-				todo = append(todo, visit{path.Join(todo[0].at, dir.Name(i)), dir.At(i).Digest})
-			}
-		}
-	}
-	t.all = slices.Clip(t.all)
 }

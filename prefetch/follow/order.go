@@ -27,10 +27,17 @@ type turn struct {
 	order order
 }
 
+// maxTurns limits turns. A file has several if later mentions of it are read sooner.
+const maxTurns = 4 * maxMentioned
+
 // turns are a heap (heap.Interface): the first one is of the file that is read first.
 type turns []turn
 
-func (t *turns) add(w wish) { heap.Push(t, turn{w.Path, w.order}) }
+func (t *turns) add(w wish) {
+	if len(*t) < maxTurns {
+		heap.Push(t, turn{w.Path, w.order})
+	}
+}
 
 // next returns the path of the first one.
 func (t turns) next() string { return t[0].at }

@@ -109,7 +109,7 @@ func TestGlance(t *testing.T) {
 		}
 	}
 	arrive := func(name string) {
-		s.ended(t.Context(), ended{[]File{{Path: name, Digest: files[name], Doubtful: true}}, []digest.Digest{files[name]}})
+		s.ended(t.Context(), ended{[]File{{Path: name, Digest: files[name], Doubtful: true}}, []digest.Digest{files[name]}, false})
 	}
 	open := func(name string, was cas.Presence) {
 		s.opened(t.Context(), name)
@@ -256,7 +256,7 @@ func TestArguments(t *testing.T) {
 	s.commanded(t.Context(), &Command{Args: []string{"cc", "@list"}})
 	s.request()
 	d := h.digestOf(list)
-	s.ended(t.Context(), ended{[]File{{Path: "list", Digest: d}}, []digest.Digest{d}})
+	s.ended(t.Context(), ended{[]File{{Path: "list", Digest: d}}, []digest.Digest{d}, false})
 	s.request()
 	if want := []string{"list", "a.c"}; !slices.Equal(*found, want) {
 		t.Errorf("%q are requested, want %q", *found, want)

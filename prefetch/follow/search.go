@@ -55,9 +55,10 @@ type search struct {
 	paths   map[digest.Digest]string // of opened files
 	early   map[digest.Digest]cas.Presence
 	ours    map[digest.Digest]struct{} // fetched ahead
-	scanned map[digest.Digest]struct{}
-	glanced map[digest.Digest]struct{} // doubtful files that were scanned before the action opened them
+	scanned map[string]struct{}        // by path
+	glanced map[string]struct{}        // by path: doubtful files that were scanned before the action opened them
 	due     []File                     // to be scanned: they have come, and are doubtful no more
+	room    int                        // for paths in asked and read
 
 	arguments map[string]struct{} // paths of files with words of the command line
 
@@ -82,8 +83,8 @@ func newSearch(of *Follower) *search {
 	s := &search{
 		Spec: of.spec, of: of, known: newKnownTree(of.spec.Source, of.spec.Root),
 		asked: map[string]wish{}, read: map[string]order{}, paths: map[digest.Digest]string{},
-		early: map[digest.Digest]cas.Presence{}, ours: map[digest.Digest]struct{}{}, scanned: map[digest.Digest]struct{}{},
-		glanced: map[digest.Digest]struct{}{}, arguments: map[string]struct{}{},
+		early: map[digest.Digest]cas.Presence{}, ours: map[digest.Digest]struct{}{}, scanned: map[string]struct{}{},
+		glanced: map[string]struct{}{}, room: roomForPaths, arguments: map[string]struct{}{},
 		warm: true, lacking: of.spec.Foresees == nil, backed: map[string][]string{},
 	}
 	s.resolver = mention.NewResolver(s.known)
@@ -92,6 +93,9 @@ func newSearch(of *Follower) *search {
 
 // commanded notes the command. It has its say unless there is a profile that lacks nothing.
 func (s *search) commanded(ctx context.Context, c *Command) {
+	if len(c.WorkingDirectory) > maxPath {
+		return
+	}
 	s.command = c
 	s.resolver.WorkIn(c.WorkingDirectory)
 	if s.lacking {
@@ -130,7 +134,9 @@ func (s *search) opened(ctx context.Context, at string) {
 		s.late += w.late
 		s.known.looks += looksOfRight
 	}
-	s.read[at] = s.now
+	if s.hasRoom(at) {
+		s.read[at] = s.now
+	}
 	s.hasten(at)
 	if s.Foresees != nil && s.Foresees(at) {
 		return
@@ -191,7 +197,7 @@ func (s *search) ended(ctx context.Context, e ended) {
 		if ours && s.warm {
 			s.chill(ctx)
 		}
-		if !ours { // it costs nothing
+		if !ours && !e.failed && len(s.ours) < maxMentioned { // it cost nothing
 			s.unread -= w.charged
 			w.charged = 0
 		}
@@ -212,11 +218,11 @@ func (s *search) ended(ctx context.Context, e ended) {
 
 // scan finds what a local file mentions.
 func (s *search) scan(ctx context.Context, at string, d digest.Digest) {
-	if _, again := s.scanned[d]; again {
+	if _, again := s.scanned[at]; again {
 		return
 	}
 	if found, ok := s.mentions(ctx, at, d); ok {
-		s.scanned[d] = struct{}{}
+		s.scanned[at] = struct{}{}
 		own := s.orderOf(at)
 		for i, m := range found {
 			s.consider(ctx, pending{from: at, order: own.below(i), Mention: m})
@@ -227,11 +233,11 @@ func (s *search) scan(ctx context.Context, at string, d digest.Digest) {
 // glance finds what a local file mentions that the action may never open. All of it is doubtful,
 // and nobody looks further before the action opens the file.
 func (s *search) glance(ctx context.Context, at string, d digest.Digest) {
-	if _, again := s.glanced[d]; again {
+	if _, again := s.glanced[at]; again {
 		return
 	}
 	if found, ok := s.mentions(ctx, at, d); ok {
-		s.glanced[d] = struct{}{}
+		s.glanced[at] = struct{}{}
 		own := s.orderOf(at)
 		for i, m := range found {
 			if !m.Doubtful {
@@ -265,7 +271,9 @@ func (s *search) mentions(ctx context.Context, at string, d digest.Digest) ([]me
 		if !local {
 			return nil, false
 		}
-		found = mention.Extract(at, content)
+		var steps int
+		found, steps = mention.Extract(at, content)
+		s.known.looks -= len(content)/lookBytes + steps/lookSteps
 		s.Scans.add(key, found)
 	}
 	return found, true
@@ -285,7 +293,7 @@ func (s *search) over(ctx context.Context) bool { return s.known.looks <= 0 || c
 
 // consider finds the files of a mention, if enough directories are known.
 func (s *search) consider(ctx context.Context, p pending) {
-	if s.over(ctx) {
+	if s.known.looks--; s.over(ctx) {
 		return
 	}
 	files, known := s.resolver.Resolve(p.from, p.Mention, s.settled)
@@ -320,7 +328,7 @@ func (s *search) ask(p pending, at string) {
 		return
 	}
 	d, ok := s.known.file(at)
-	if !ok || d.SizeBytes() > maxFileBytes || d.IsEmptyBlob() {
+	if !ok || d.SizeBytes() > maxFileBytes || d.IsEmptyBlob() || !s.hasRoom(at) {
 		return
 	}
 	w := wish{File: File{Path: at, Digest: d, Doubtful: p.Doubtful}, order: p.order, late: lateBytes, far: p.far, word: p.from == ""}
@@ -333,6 +341,15 @@ func (s *search) ask(p pending, at string) {
 	if !p.Doubtful {
 		s.back(p.from, w)
 	}
+}
+
+// hasRoom takes the room for a path, if there is any.
+func (s *search) hasRoom(at string) bool {
+	if s.room < len(at)+entryBytes {
+		return false
+	}
+	s.room -= len(at) + entryBytes
+	return true
 }
 
 // askAgain handles one more mention of a file, which may be less doubtful.
@@ -417,7 +434,7 @@ func (s *search) take(from *turns, credit, free int64, files []File) []File {
 		if !ok || w.stage != waiting {
 			continue
 		}
-		size := w.Digest.SizeBytes()
+		size := max(w.Digest.SizeBytes(), leastBytes)
 		if s.unread+size > credit {
 			break
 		}

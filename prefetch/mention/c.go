@@ -13,6 +13,7 @@ func (f *found) c(content []byte) {
 			return
 		}
 		i += n + 1
+		f.steps++
 		if line, ok := before(content, i-1); !ok || !blank(line) {
 			continue
 		}
@@ -44,6 +45,7 @@ func (f *found) tested(condition []byte) {
 			return
 		}
 		condition = rest
+		f.steps++
 		rest = bytes.TrimPrefix(rest, []byte("_next"))
 		if header, ok := bytes.CutPrefix(bytes.TrimLeft(rest, " \t"), []byte("(")); ok {
 			f.header(bytes.TrimLeft(header, " \t"), false)
@@ -70,6 +72,7 @@ func (f *found) header(text []byte, macro bool) {
 	if len(text) < 3 {
 		return
 	}
+	text = text[:min(len(text), maxName+2)] // a long line can have many that do not end
 	kind, until := Quoted, byte('"')
 	switch text[0] {
 	case '"':
@@ -79,7 +82,7 @@ func (f *found) header(text []byte, macro bool) {
 		return
 	}
 	n := bytes.IndexByte(text[1:], until)
-	if n < 0 || n > maxName {
+	if n < 0 {
 		return
 	}
 	name := string(text[1 : n+1])
@@ -101,6 +104,7 @@ func (f *found) assembly(content []byte) {
 			return
 		}
 		i += n
+		f.steps++
 		end := lineOf(content, i)
 		if line, ok := before(content, i); ok && blank(line) {
 			directive, rest := splitWord(content[i+1 : end])

@@ -19,6 +19,7 @@ func (f *found) javaScript(content []byte) {
 			}
 			at := i + n
 			i = at + len(keyword)
+			f.steps++
 			if at > 0 && (isWord(content[at-1]) || content[at-1] == '.' || content[at-1] == '$') {
 				continue
 			}
@@ -71,17 +72,17 @@ func (f *found) packageFile(content []byte) {
 		Main, Module json.RawMessage
 		Exports      json.RawMessage
 	}
-	if json.Unmarshal(content, &p) != nil {
+	if !f.unmarshal(content, &p) {
 		return
 	}
 	var targets []string
 	for _, raw := range []json.RawMessage{p.Main, p.Module} {
 		var text string
-		if json.Unmarshal(raw, &text) == nil {
+		if f.unmarshal(raw, &text) {
 			targets = append(targets, text)
 		}
 	}
-	targets = append(targets, exported(p.Exports)...)
+	targets = append(targets, f.exported(p.Exports)...)
 	if len(targets) == 0 {
 		targets = append(targets, "index.js")
 	}
@@ -95,31 +96,40 @@ func (f *found) packageFile(content []byte) {
 	}
 }
 
+// bytesOfStep of JSON are decoded in a step.
+const bytesOfStep = 16
+
+// unmarshal decodes raw, and reports whether it is of that type.
+func (f *found) unmarshal(raw []byte, into any) bool {
+	f.steps += len(raw) / bytesOfStep
+	return json.Unmarshal(raw, into) == nil
+}
+
 // exported returns the files of the main entry of "exports".
-func exported(raw json.RawMessage) []string {
+func (f *found) exported(raw json.RawMessage) []string {
 	entries := map[string]json.RawMessage{}
-	if json.Unmarshal(raw, &entries) != nil {
-		return conditions(raw, 0)
+	if !f.unmarshal(raw, &entries) {
+		return f.conditions(raw, 0)
 	}
 	if main, ok := entries["."]; ok {
-		return conditions(main, 0)
+		return f.conditions(main, 0)
 	}
-	return conditions(raw, 0)
+	return f.conditions(raw, 0)
 }
 
 // conditions returns the files for some of the conditions in "exports".
-func conditions(raw json.RawMessage, depth int) (targets []string) {
+func (f *found) conditions(raw json.RawMessage, depth int) (targets []string) {
 	var text string
-	if json.Unmarshal(raw, &text) == nil && text != "" {
+	if f.unmarshal(raw, &text) && text != "" {
 		return []string{text}
 	}
 	entries := map[string]json.RawMessage{}
-	if depth > 4 || json.Unmarshal(raw, &entries) != nil {
+	if depth > 4 || !f.unmarshal(raw, &entries) {
 		return nil
 	}
 	for _, condition := range []string{"node", "import", "require", "default"} {
 		if next, ok := entries[condition]; ok {
-			targets = append(targets, conditions(next, depth+1)...)
+			targets = append(targets, f.conditions(next, depth+1)...)
 		}
 	}
 	return targets[:min(len(targets), maxTargets)]

@@ -82,7 +82,8 @@ func TestExtract(t *testing.T) {
 		{"parameters", "a.params", "-c\n-Ia\nb.o\n--out=c.jar\n", "include:a word:b.o word:c.jar"},
 		{"binary", "a.o", "#include <a>\n", ""},
 	} {
-		if got := show(Extract(c.name, []byte(c.content))); got != c.want {
+		ms, _ := Extract(c.name, []byte(c.content))
+		if got := show(ms); got != c.want {
 			t.Errorf("%s: %s\nwant %s", c.about, got, c.want)
 		}
 	}
@@ -126,14 +127,18 @@ func TestBounds(t *testing.T) {
 	for i := range 2 * MaxMentions {
 		fmt.Fprintf(&many, "#include <%d>\n", i)
 	}
-	if n := len(Extract("a.c", []byte(many.String()))); n != MaxMentions {
-		t.Errorf("%d mentions, want the maximum", n)
-	}
-	if n := len(Extract("a.c", []byte("#include <a>\n"+strings.Repeat(" ", MaxBytes)))); n > 0 {
-		t.Errorf("%d mentions of a file that is too large", n)
-	}
-	if n := len(Extract("a.c", []byte("#include <"+strings.Repeat("a", 2*maxName)+">\n"))); n > 0 {
-		t.Errorf("%d mentions with a long name", n)
+	for about, c := range map[string]struct {
+		content string
+		want    int
+	}{
+		"many":                     {many.String(), MaxMentions},
+		"a file that is too large": {"#include <a>\n" + strings.Repeat(" ", MaxBytes), 0},
+		"a long name":              {"#include <" + strings.Repeat("a", 2*maxName) + ">\n", 0},
+		"a name of 512 bytes":      {"#include <" + strings.Repeat("a", maxName) + ">\n", 1},
+	} {
+		if ms, _ := Extract("a.c", []byte(c.content)); len(ms) != c.want {
+			t.Errorf("%s: %d mentions, want %d", about, len(ms), c.want)
+		}
 	}
 	if Readable("a.c", MaxBytes+1) || Readable("a.c", 0) || Readable("a.o", 1) || !Readable("a.c", 1) || !Readable("vector", 1) {
 		t.Error("which files can be read")
@@ -147,7 +152,7 @@ func hostile() map[string]string {
 		for _, part := range []string{
 			"#", "#include <", "#include \"a\"", "# define a <", "from a import (", "from a import (\n", "import a,", "import ",
 			"from . import (a,\n", "require(", "require('", "require(/*", "import(\"a\")", "{\"exports\":", "[", ". a\n", ".include \"",
-			"-I", "\n", " ", "\x00", "a",
+			"-I", "\n", " ", "\x00", "a", "a ", "import a\n", "x#",
 		} {
 			texts[name+" "+part] = strings.Repeat(part, MaxBytes/len(part))
 		}
@@ -157,6 +162,8 @@ func hostile() map[string]string {
 	texts["a.py long path"] = "from " + strings.ReplaceAll(long, "aa", "a.") + "a import " + list
 	texts["a.py long relative"] = "from ." + long + " import " + list
 	texts["a.py long import"] = "import " + long + "," + list
+	texts["a.c long condition"] = "#if " + strings.Repeat("__has_include(<", MaxBytes/15-1)
+	texts["package.json exports"] = `{"exports":{".":{"node":{"node":["` + strings.Repeat(`a","`, MaxBytes/4-20) + `"]}}}}`
 	return texts
 }
 
@@ -168,8 +175,8 @@ func TestHostile(t *testing.T) {
 		name, _, _ := strings.Cut(about, " ")
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
-		if n := len(Extract(name, []byte(text))); n > MaxMentions {
-			t.Errorf("%q: %d mentions", about, n)
+		if ms, _ := Extract(name, []byte(text)); len(ms) > MaxMentions {
+			t.Errorf("%q: %d mentions", about, len(ms))
 		}
 		runtime.ReadMemStats(&after)
 		if n := after.TotalAlloc - before.TotalAlloc; n > most {
@@ -189,7 +196,7 @@ func TestKeepsNames(t *testing.T) {
 		runtime.GC()
 		runtime.ReadMemStats(&before)
 		for i := range kept {
-			kept[i] = Extract(name, []byte(beginning+strings.Repeat("!", MaxBytes-20)))
+			kept[i], _ = Extract(name, []byte(beginning+strings.Repeat("!", MaxBytes-20)))
 		}
 		runtime.GC()
 		runtime.ReadMemStats(&after)
@@ -209,7 +216,8 @@ func FuzzExtract(f *testing.F) {
 		f.Add(name, text[:200])
 	}
 	f.Fuzz(func(t *testing.T, name, content string) {
-		for _, m := range Extract(name, []byte(content)) {
+		ms, _ := Extract(name, []byte(content))
+		for _, m := range ms {
 			if !valid(m.Name) {
 				t.Errorf("%q cannot be a path", m.Name)
 			}
@@ -225,6 +233,36 @@ func FuzzExtract(f *testing.F) {
 			}
 		}
 	})
+}
+
+// TestSteps: what takes long has many steps.
+func TestSteps(t *testing.T) {
+	texts := hostile()
+	for _, about := range []string{
+		"a.c x#", "a.c long condition", "a.py \n", "a.py import a,", "a.py long import", "a.js require(", "a.sh \n", "a.params a ",
+		"package.json exports",
+	} {
+		name, _, _ := strings.Cut(about, " ")
+		text, ok := texts[about]
+		if _, steps := Extract(name, []byte(text)); !ok || steps < 20_000 {
+			t.Errorf("%q has %d steps", about, steps)
+		}
+	}
+}
+
+// BenchmarkHostile reads contents that take long.
+func BenchmarkHostile(b *testing.B) {
+	for about, text := range hostile() {
+		b.Run(about, func(b *testing.B) {
+			name, _, _ := strings.Cut(about, " ")
+			steps := 0
+			b.SetBytes(int64(len(text)))
+			for b.Loop() {
+				_, steps = Extract(name, []byte(text))
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*max(steps+len(text)/64, 1)), "ns/step")
+		})
+	}
 }
 
 // BenchmarkExtract reads 100 KB of each language.

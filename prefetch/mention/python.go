@@ -13,6 +13,7 @@ const maxList = 4 << 10
 func (f *found) python(content []byte) {
 	lazy := false // the statement that indented lines belong to need not be run
 	for i := 0; i < len(content); {
+		f.steps++
 		end := lineOf(content, i)
 		line := content[i:end]
 		text := bytes.TrimLeft(line, " \t")
@@ -52,6 +53,7 @@ func (f *found) imports(text []byte, inside bool) {
 	text, _, _ = bytes.Cut(text, []byte("#"))
 	text, _, _ = bytes.Cut(text, []byte(";"))
 	for item := range strings.SplitSeq(string(text), ",") {
+		f.steps++
 		if fields := strings.Fields(item); len(fields) > 0 {
 			f.module(Module, fields[0], inside)
 		}
@@ -82,6 +84,7 @@ func (f *found) from(text []byte, inside bool) {
 	}
 	f.add(kind, at, inside)
 	for _, item := range strings.FieldsFunc(names, func(r rune) bool { return r == ',' || r == '\n' || r == '(' || r == ')' }) {
+		f.steps++
 		fields := strings.Fields(item)
 		if len(fields) == 0 || !identifiers(fields[0]) {
 			continue

@@ -22,8 +22,8 @@ type Tree interface {
 	// Look returns what is at a clean relative path; "." is the root. at is that path without
 	// symlinks.
 	Look(path string) (at string, s PathState)
-	// Outside counts a path outside of the tree as one that was looked at.
-	Outside()
+	// Skip counts a path as one that was looked at.
+	Skip()
 	// Starting returns the first entry of a known folder whose name begins with prefix; "": there is
 	// none.
 	Starting(folder, prefix string) (name string)
@@ -125,7 +125,7 @@ func (r *Resolver) only(at string, s PathState) (files []string, known bool) {
 func (r *Resolver) first(folder, name string, endings []string) (at string, s PathState) {
 	base := path.Join(folder, name)
 	if !Inside(base) {
-		r.tree.Outside()
+		r.tree.Skip()
 		return "", Absent
 	}
 	parent, s := r.tree.Look(path.Dir(base))
@@ -183,6 +183,7 @@ func (r *Resolver) header(from, name string, settled bool) (files []string, know
 	known = true
 	for _, folder := range r.headers {
 		if _, wait := r.unknown[folder]; wait {
+			r.tree.Skip()
 			known = known && settled
 			continue
 		}

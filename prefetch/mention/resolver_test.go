@@ -39,7 +39,7 @@ func (t tree) Look(p string) (at string, s PathState) {
 	return p, t[p]
 }
 
-func (tree) Outside() {}
+func (tree) Skip() {}
 
 func (t tree) Starting(folder, prefix string) (name string) {
 	for p, s := range t {

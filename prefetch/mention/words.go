@@ -12,7 +12,7 @@ func Words(args []string) []Mention {
 	var words []string
 	left := MaxBytes
 	for _, arg := range args {
-		if left -= len(arg); left < 0 {
+		if left -= len(arg) + 1; left < 0 {
 			break
 		}
 		if !strings.ContainsAny(arg, " \t\n;|&<>()") {
@@ -34,6 +34,7 @@ func folderFlags() []string {
 func (f *found) words(words []string) {
 	python := false
 	for i := 0; i < len(words); i++ {
+		f.steps++
 		word := strings.Trim(words[i], `"'`)
 		if python && !strings.HasSuffix(word, ".py") {
 			f.module(Module, word, words[i-1] != "-m")
@@ -84,6 +85,7 @@ func folderOf(word string, rest []string) (folder string, next, ok bool) {
 // shell finds the scripts that a shell script reads, and the programs with a path that it starts.
 func (f *found) shell(content []byte) {
 	for line := range bytes.Lines(content) {
+		f.steps++
 		fields := strings.Fields(string(line[:min(len(line), 2*maxName)]))
 		if len(fields) > 1 && (fields[0] == "." || fields[0] == "source") {
 			f.words(fields[1:2])
