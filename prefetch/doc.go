@@ -150,12 +150,15 @@
 //
 // Mentioned and unread files never exceed 4 MiB, twice the bytes of those that were read, and 512
 // KiB for each that the action opened before there was credit for it: mentions that are wrong soon
-// have no say. Each counts 2 KiB at least, also if the call for it failed. What opened files
-// mention goes first, and 1 MiB of that is for it alone; a file for which there was no other credit
-// counts as one without. Then files go in the order in which a compiler reads them, each right
-// where it is mentioned, whenever they were found. Half of the credit is for what unopened doubtful
-// files mention. Directories on the way to a mentioned file are fetched as they become known, all
-// of a level in one call.
+// have no say. Each counts 2 KiB at least, also if the call for it failed. With a profile, which
+// knows better, there are instead of 4 MiB only 256 KiB for each opened file that it lacks. Mentioned
+// files are not in doubt: they do not reduce the credit of the profile.
+//
+// What opened files mention goes first, and a quarter of the 4 MiB is for it alone; a file for which
+// there was no other credit counts as one without. Then files go in the order in which a compiler
+// reads them, each right where it is mentioned, whenever they were found. Half of the credit is for
+// what unopened doubtful files mention. Directories on the way to a mentioned file are fetched as
+// they become known, all of a level in one call.
 //
 // GetTree is not used: it returns all directories of a tree or none, but few of a large tree are
 // read, and those that were read before are known by their digests.

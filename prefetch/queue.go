@@ -108,7 +108,6 @@ type queue struct {
 	// which define the start.
 	trips, most                                 int64
 	right, earned, doubt, largeDoubt, nearDoubt int64
-	mentionDoubt                                int64
 	held                                        bool // guarded by mu; the profile is not believed now
 	now                                         rank // guarded by mu; of the action's present reads
 	// Calls that are under way: how many for small and for large files, and how many bytes of small
@@ -137,7 +136,7 @@ func newQueue(o Origin, known ranges, p *pace) *queue {
 func (q *queue) lookLocked() { q.window, q.share = q.pace.look(q.total > 0) }
 
 // creditLocked is how many predicted bytes may still be requested.
-func (q *queue) creditLocked() int64 { return q.trustLocked() - q.doubt - q.nearDoubt - q.mentionDoubt }
+func (q *queue) creditLocked() int64 { return q.trustLocked() - q.doubt - q.nearDoubt }
 
 // trustLocked is how many bytes may be in doubt.
 func (q *queue) trustLocked() int64 { return min(q.trips*q.window, q.most) + q.earned }
@@ -240,15 +239,16 @@ func (q *queue) unforeseen(files []file) (others []file) {
 
 // near adds neighbours of files that the action has opened. So many of their bytes are in doubt
 // now.
-func (q *queue) near(files []file, doubt int64) { q.guess(files, &q.nearDoubt, doubt) }
-
-// mention adds files that others mention. So many of their bytes are in doubt now.
-func (q *queue) mention(files []file, doubt int64) { q.guess(files, &q.mentionDoubt, doubt) }
-
-// guess adds files, and sets a doubt that the mutex guards.
-func (q *queue) guess(files []file, of *int64, doubt int64) {
+func (q *queue) near(files []file, doubt int64) {
 	q.mu.Lock()
-	*of = doubt
+	q.nearDoubt = doubt
+	q.mu.Unlock()
+	q.guess(files)
+}
+
+// guess adds files for what the action reads, and not for a profile.
+func (q *queue) guess(files []file) {
+	q.mu.Lock()
 	for _, f := range files {
 		q.files[f.class] = append(q.files[f.class], f)
 	}

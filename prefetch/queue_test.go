@@ -340,14 +340,14 @@ func TestQueueOrdersGuesses(t *testing.T) {
 	q := newQueue(Exact, nil, wide())
 	q.foresee(filesOf(1000))
 	q.near(guess(13, class{way: near}), 1000)
-	q.mention(guess(12, class{way: mentioned, rare: true}), 1000)
-	q.mention(guess(11, class{way: mentioned}), 2000)
+	q.guess(guess(12, class{way: mentioned, rare: true}))
+	q.guess(guess(11, class{way: mentioned}))
 	if got := taken(q); !slices.Equal(got, []PathHash{11, 12, 13, 0}) {
 		t.Errorf("asks for %d", got)
 	}
 	narrow := newQueue(Exact, nil, &pace{window: leastWindow})
 	for i := range PathHash(1000) {
-		narrow.mention(guess(100+i, class{way: mentioned}), 1000)
+		narrow.guess(guess(100+i, class{way: mentioned}))
 	}
 	if got := int64(len(taken(narrow))) * 1000; got > leastWindow+leastPerCall {
 		t.Errorf("%d bytes are under way over a narrow link", got)

@@ -86,10 +86,8 @@ type Race struct {
 	parts   []func()        // guarded by mu; release those that were requested
 	// mentioned are files that were requested because others mention them. Guarded by mu.
 	mentioned map[PathHash]follow.File
-	// wanted are directories that mentions need and no call has asked for yet, and wanting counts the
-	// calls. Guarded by mu.
-	wanted  []digest.Digest
-	wanting int
+	wanted    []digest.Digest // guarded by mu; directories for mentions that no call has asked for yet
+	wanting   int             // guarded by mu; calls for them
 }
 
 // The bounds of one Race.

@@ -29,8 +29,7 @@ func (r *Race) near(files []file, doubt int64) {
 func (r *Race) follow(ctx context.Context, s Spec) {
 	of := follow.Spec{
 		Root: r.root, Source: r.source, Contents: s.Contents, Scans: r.limits.scans,
-		Request: r.mention,
-		Fetch:   func(ds []digest.Digest) { r.want(ctx, ds) },
+		Request: r.mention, Fetch: func(ds []digest.Digest) { r.want(ctx, ds) },
 	}
 	if r.profile != nil {
 		of.Foresees = func(path string) bool { return r.profile.containsSmall(HashPath(path)) }
@@ -42,8 +41,8 @@ func (r *Race) follow(ctx context.Context, s Spec) {
 // KnowCommand tells the Race the command, which mentions files. It is called once at most.
 func (r *Race) KnowCommand(c Command) { r.mentions.KnowCommand(c) }
 
-// mention takes files that others mention. So many of their bytes are in doubt now.
-func (r *Race) mention(found []follow.File, doubt int64) {
+// mention takes files that others mention. They have their own credit.
+func (r *Race) mention(found []follow.File) {
 	files := make([]file, len(found))
 	r.mu.Lock()
 	for i, f := range found {
@@ -51,10 +50,8 @@ func (r *Race) mention(found []follow.File, doubt int64) {
 		r.mentioned[files[i].hash] = f
 	}
 	r.mu.Unlock()
-	if len(files) > 0 {
-		r.count(r.queue.unforeseen(files))
-	}
-	r.queue.mention(files, doubt)
+	r.count(r.queue.unforeseen(files))
+	r.queue.guess(files)
 }
 
 // Came reports that the content of a file that the action opens is there, or that of an arriving

@@ -15,8 +15,8 @@ import (
 const (
 	fewBlind = 256
 	maxBlind = 4096
-	// maxBlindBytes limits their bytes.
-	maxBlindBytes = 64 << 20
+
+	maxBlindBytes = 64 << 20 // of their messages
 )
 
 // filesAtOnce is how many files are found before the first of them are asked for, if they are all
@@ -43,7 +43,7 @@ type walk struct {
 	// first are the files of foreseeFirst that were not found so far.
 	first map[PathHash]digest.Digest
 	left  int          // directories that may yet be asked for
-	blind int64        // bytes of those that were, or will be, without a profile
+	blind int64        // bytes of those that were, or will be
 	calls int          // under way
 	came  chan []visit // requests of the calls; has room for all of them
 }
@@ -88,23 +88,12 @@ func (w *walk) descend(ctx context.Context) {
 			if len(w.found) >= filesAtOnce {
 				w.hand()
 			}
-		} else if !at.asked && w.affords(at.digest.SizeBytes()) {
+		} else if size := at.digest.SizeBytes(); !at.asked && (w.profile != nil || w.blind+size <= maxBlindBytes) {
+			w.blind += size
 			at.asked = true
 			w.missing = append(w.missing, at)
 		}
 	}
-}
-
-// affords reports whether a directory of that size may be asked for.
-func (w *walk) affords(bytes int64) bool {
-	if w.profile != nil {
-		return true
-	}
-	if w.blind+bytes > maxBlindBytes {
-		return false
-	}
-	w.blind += bytes
-	return true
 }
 
 // hand passes the found files to the senders.
@@ -173,24 +162,22 @@ func (r *Race) fetchRemembered(ctx context.Context) {
 	}
 }
 
-// want has directories fetched that mentions need, in few calls at a time: they come one by one, and
-// other races need calls, too.
+// want has directories fetched for mentions, in few calls at a time: other races need calls, too.
 func (r *Race) want(ctx context.Context, ds []digest.Digest) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.wanted = append(r.wanted, ds...)
-	if r.wanting == directorySets {
-		return
+	if r.wanting < directorySets {
+		r.wanting++
+		r.running.Go(func() {
+			for ds := r.takeWanted(); len(ds) > 0; ds = r.takeWanted() {
+				r.fetchDirectories(ctx, ds)
+			}
+		})
 	}
-	r.wanting++
-	r.running.Go(func() {
-		for ds := r.takeWanted(); len(ds) > 0; ds = r.takeWanted() {
-			r.fetchDirectories(ctx, ds)
-		}
-	})
 }
 
-// takeWanted returns the directories for the next call, none if the call is not needed any more.
+// takeWanted returns the directories for the next call, none if there is no need for one.
 func (r *Race) takeWanted() (ds []digest.Digest) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

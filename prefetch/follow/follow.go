@@ -10,7 +10,8 @@ import (
 )
 
 // Mentioned and unread files, there or on their way, have at most FreeBytes, and Credit times the
-// bytes of mentioned files that the action has read.
+// bytes of mentioned files that the action has read. With a profile, whose files share the link with
+// them, FreeBytes are there only when it has proved wrong (freeOfLack).
 const (
 	FreeBytes = 4 << 20
 	Credit    = 2
@@ -24,10 +25,13 @@ const (
 	mentionDirectories = 2048
 	// maxOpened limits what waits to be handled.
 	maxOpened = 4096
-	// reservedBytes of FreeBytes are only for what opened files mention: it is read next.
-	reservedBytes = 1 << 20
+	// freeOfLack is how much of FreeBytes there is for each opened file that a profile lacks.
+	freeOfLack = 256 << 10
+	// reservedPart: 1/reservedPart of FreeBytes, or of what there is of them, is only for what opened
+	// files mention: it is read next.
+	reservedPart = 4
 	// lateBytes is the credit for each mentioned file that the action opened before there was credit
-	// to request it, or when only reservedBytes were left for it: it waits a round trip, in which the
+	// to request it, or when only the reserved ones were left for it: it waits a round trip, in which the
 	// link carries little else.
 	lateBytes = 512 << 10
 	// sureWords is how many doubtful words of the command line must be right for the others to be
@@ -65,8 +69,8 @@ type Spec struct {
 	// Foresees reports whether a profile has a file. It knows better than the command line, until
 	// the action opens a file that it lacks. Nil: there is no profile.
 	Foresees func(path string) bool
-	// Request takes files to be requested, and how many bytes are requested and unread.
-	Request func(files []File, unread int64)
+	// Request takes files to be requested.
+	Request func(files []File)
 	// Fetch fetches directories; Learned is called when they are there.
 	Fetch func(ds []digest.Digest)
 }

@@ -56,7 +56,7 @@ func (h *hostile) folder(m *repb.Directory) digest.Digest {
 // spec is that of a Follower that requests nothing.
 func (h *hostile) spec(root digest.Digest) Spec {
 	return Spec{
-		Root: root, Source: h, Scans: NewScans(), Request: func([]File, int64) {}, Fetch: func([]digest.Digest) {},
+		Root: root, Source: h, Scans: NewScans(), Request: func([]File) {}, Fetch: func([]digest.Digest) {},
 		Contents: func(d digest.Digest) ([]byte, bool) { c, ok := h.contents[d]; return []byte(c), ok },
 	}
 }
@@ -119,7 +119,7 @@ func TestGivesUp(t *testing.T) {
 	}
 	spec := h.spec(h.folder(m))
 	var found []string
-	spec.Request = func(files []File, _ int64) {
+	spec.Request = func(files []File) {
 		for _, f := range files {
 			found = append(found, f.Path)
 		}

@@ -60,7 +60,7 @@ func (h *hostile) wide(files int) (m *repb.Directory, header string) {
 func (h *hostile) search(root digest.Digest) (s *search, found *[]string) {
 	found = new([]string)
 	spec := h.spec(root)
-	spec.Request = func(files []File, _ int64) {
+	spec.Request = func(files []File) {
 		for _, f := range files {
 			*found = append(*found, f.Path)
 		}
@@ -93,7 +93,7 @@ func TestGlance(t *testing.T) {
 	}
 	var found []File
 	spec := h.spec(h.folder(m))
-	spec.Request = func(files []File, _ int64) { found = append(found, files...) }
+	spec.Request = func(files []File) { found = append(found, files...) }
 	s := newSearch(New(spec))
 	s.settled = true
 	want := func(what string, paths ...string) {
@@ -233,7 +233,7 @@ func TestSureWords(t *testing.T) {
 		m.Files = append(m.Files, h.file(name+".py", "# "+name))
 	}
 	spec := h.spec(h.folder(m))
-	spec.Request = func([]File, int64) {}
+	spec.Request = func([]File) {}
 	s := newSearch(New(spec))
 	s.commanded(t.Context(), &Command{Args: []string{"python3", "a", "b", "c"}})
 	s.request()

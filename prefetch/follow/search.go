@@ -76,6 +76,7 @@ type search struct {
 	backers       int
 	unread, right int64 // bytes of requested files: unread, and read
 	rightWords    int   // doubtful words of the command line that were files which the action opened
+	lacks         int64 // opened files that the profile lacked
 	late          int64 // credit for files that were opened before they were requested
 }
 
@@ -141,6 +142,7 @@ func (s *search) opened(ctx context.Context, at string) {
 	if s.Foresees != nil && s.Foresees(at) {
 		return
 	}
+	s.lacks++
 	s.lack(ctx)
 	if len(s.paths) == maxMentioned {
 		return
@@ -410,8 +412,12 @@ func (s *search) hurry(w wish) {
 // request requests the found files, as many as there is credit for, and directories. A part of the
 // credit is kept for what opened files mention.
 func (s *search) request() {
-	credit := FreeBytes + Credit*s.right + s.late
-	free := credit - reservedBytes
+	free := int64(FreeBytes)
+	if s.Foresees != nil {
+		free = min(free, freeOfLack*s.lacks)
+	}
+	credit := free + Credit*s.right + s.late
+	free = credit - free/reservedPart
 	files := s.take(&s.urgent, credit, free, nil)
 	files = s.take(&s.found, free, free, files)
 	files = s.take(&s.far, free/farPart, free, files)
@@ -420,7 +426,9 @@ func (s *search) request() {
 		s.of.requested[f.Path] = struct{}{}
 	}
 	s.of.mu.Unlock()
-	s.Request(files, s.unread)
+	if len(files) > 0 {
+		s.Request(files)
+	}
 	if ds := s.known.missing(); len(ds) > 0 {
 		s.Fetch(ds)
 	}

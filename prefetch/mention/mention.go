@@ -114,7 +114,7 @@ func Readable(name string, bytes int64) bool {
 func NameOfArguments(name string) string { return name + ".params" }
 
 // Extract returns the mentions in the content of the file with that name, in their order, and in how
-// many steps it has found them, of at most about 100 ns each. It also reads all of the content.
+// many steps it has found them, of at most about 200 ns each. It also reads all of the content.
 func Extract(name string, content []byte) (mentions []Mention, steps int) {
 	if len(content) > MaxBytes {
 		return nil, 0

@@ -25,6 +25,7 @@ func (f *found) python(content []byte) {
 		case bytes.HasPrefix(text, []byte("import ")):
 			f.imports(text[len("import "):], inside)
 		case bytes.HasPrefix(text, []byte("from ")):
+			f.steps += 4
 			text = text[len("from "):]
 			if open := bytes.IndexByte(text, '('); open >= 0 && bytes.IndexByte(text, ')') < 0 {
 				if n := bytes.IndexByte(content[end:min(end+maxList, len(content))], ')'); n >= 0 {
