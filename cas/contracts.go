@@ -54,6 +54,16 @@ type RangeFetcher interface {
 	FetchRange(ctx context.Context, d digest.Digest, part span.Span, w io.Writer) error
 }
 
+// A TreeFetcher is a Fetcher that can get directories without their digests.
+//
+// FetchTree calls came for Directories of the tree with that root, with their digests and messages,
+// until came returns false. It may omit some, and bring others. If storage has no such call, the
+// error is codes.Unimplemented.
+type TreeFetcher interface {
+	Fetcher
+	FetchTree(ctx context.Context, root digest.Digest, came func(d digest.Digest, message []byte) bool) error
+}
+
 // A DirectFetcher is a Fetcher that asks peers before it asks storage. Direct returns a Fetcher
 // that asks only storage, for blobs that peers do not keep.
 type DirectFetcher interface {

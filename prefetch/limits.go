@@ -2,6 +2,7 @@ package prefetch
 
 import (
 	"context"
+	"sync/atomic"
 
 	"golang.org/x/sync/semaphore"
 
@@ -41,6 +42,7 @@ type Limits struct {
 	calls, bytes, directories *semaphore.Weighted
 	pace                      pace
 	scans                     *follow.Scans
+	treeless                  atomic.Bool // storage cannot send whole trees
 }
 
 // NewLimits returns unused Limits.

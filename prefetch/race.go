@@ -20,6 +20,10 @@ type Source interface {
 	// Prefetch. It waits until they are local, and returns the blobs that it fetched. An error
 	// means that some could not be fetched.
 	PrefetchDirectories(ctx context.Context, ds []digest.Digest) (fetched []digest.Digest, err error)
+	// PrefetchTree makes at most so many directories of a tree local, of all levels in one call. It
+	// calls some when further ones are, while others come, and returns those that it fetched, also
+	// with an error, which wraps errors.ErrUnsupported if storage has no such call.
+	PrefetchTree(ctx context.Context, root digest.Digest, most int, some func()) (fetched []digest.Digest, err error)
 	// Prefetch does the same for files.
 	Prefetch(ctx context.Context, ds []digest.Digest) (fetched []digest.Digest, err error)
 	// PrefetchRanges fetches parts of d before the rest. Prefetch, or a caller that opens d,

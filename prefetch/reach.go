@@ -17,6 +17,9 @@ const (
 	// Of one directory these many files and bytes, beside two for each that was read.
 	nearFiles = 32
 	nearBytes = 1 << 20
+	// All files of a directory with so many entries, and bytes of files.
+	nearWhole      = 48
+	nearWholeBytes = 256 << 10
 	// nearSure limits the additions to nearFiles while most neighbours are read.
 	nearSure = 480
 	// nearHits is how many subdirectories must be read from before others are tried, nearTries how
@@ -166,6 +169,9 @@ func (w *reach) drop(g guess) {
 // widen finds files in d, once half of those found there before were read.
 func (w *reach) widen(d *directory) {
 	most := nearFiles + min(max(w.right-w.wrong, 0)/4, nearSure) + 2*d.read
+	if d.isSmall() {
+		most = max(most, nearWhole)
+	}
 	if 2*d.waiting > most {
 		return
 	}
@@ -184,6 +190,17 @@ func (w *reach) widen(d *directory) {
 		}
 		w.ask(d, f)
 	}
+}
+
+// isSmall reports whether d is worth fetching as a whole.
+func (d *directory) isSmall() bool {
+	var bytes int64
+	for i := range min(d.tree.Len(), nearWhole) {
+		if d.tree.Kind(i) == tree.File {
+			bytes += d.tree.At(i).Digest.SizeBytes()
+		}
+	}
+	return d.tree.Len() <= nearWhole && bytes <= nearWholeBytes
 }
 
 func (w *reach) ask(d *directory, f file) {

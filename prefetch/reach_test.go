@@ -117,6 +117,27 @@ func TestNearbyBeginsBehindWhatIsRead(t *testing.T) {
 	})
 }
 
+// A small directory comes as a whole, also what is before the first file that is read. A larger one
+// does not.
+func TestNearbyTakesASmallDirectory(t *testing.T) {
+	for _, c := range []struct {
+		files, size, want int
+	}{{nearWhole, nearWholeBytes / nearWhole, nearWhole - 1}, {nearWhole + 1, 10, nearFiles + 2}, {nearWhole, nearWholeBytes/nearWhole + 1, nearFiles + 2}} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newStorage()
+			var paths []string
+			for i := range c.files {
+				paths = append(paths, fmt.Sprintf("d/%03d:%d", i, c.size))
+			}
+			r := newReader(t, s, Spec{Root: s.put(t, paths...)})
+			r.open("d/006", tree.File)
+			if n := r.race.Stop().Files.Files; n != int64(c.want) {
+				t.Errorf("of %d files %d came, want %d", c.files, n, c.want)
+			}
+		})
+	}
+}
+
 // The parts of a module come that are in the folder with its name.
 func TestNearbyTakesTheNamesake(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -150,7 +171,7 @@ func TestNearbyGivesUp(t *testing.T) {
 		// A period is judged, after one in which what it fetched could be read, and
 		// another one has begun.
 		stats := r.race.Stop()
-		if limit := int64(2*nearPeriod + 3*nearFiles); !stats.NearbyOff || stats.Files.Files > limit {
+		if limit := int64(2*nearPeriod + 3*nearWhole); !stats.NearbyOff || stats.Files.Files > limit {
 			t.Errorf("%+v, want at most %d files", stats, limit)
 		}
 	})

@@ -35,6 +35,7 @@ type storage struct {
 	parts                            []partedCall
 	released                         int // of parts
 	yields                           []bool
+	trees                            int // calls for trees; negative: there are none
 }
 
 // A partedCall is one of PrefetchRanges.
@@ -59,7 +60,7 @@ func (s *storage) PrefetchRanges(_ context.Context, d digest.Digest, parts []spa
 func newStorage() *storage {
 	return &storage{
 		dirs: map[digest.Digest]*tree.Directory{}, remote: map[digest.Digest]bool{},
-		local: map[digest.Digest]bool{}, looked: map[digest.Digest]bool{},
+		local: map[digest.Digest]bool{}, looked: map[digest.Digest]bool{}, trees: -1,
 	}
 }
 
@@ -169,6 +170,29 @@ func (s *storage) PrefetchDirectories(ctx context.Context, ds []digest.Digest) (
 		s.directories--
 	}()
 	return s.bring(ctx, ds)
+}
+
+// PrefetchTree brings a tree in a round trip.
+func (s *storage) PrefetchTree(ctx context.Context, root digest.Digest, most int, some func()) (fetched []digest.Digest, err error) {
+	s.mu.Lock()
+	if s.trees < 0 {
+		s.mu.Unlock()
+		return nil, errors.ErrUnsupported
+	}
+	s.trees++
+	ds := []digest.Digest{root}
+	for i := 0; i < len(ds); i++ {
+		dir := s.dirs[ds[i]]
+		for j := range dir.Len() {
+			if d := dir.At(j).Digest; dir.Kind(j) == tree.Dir && s.remote[d] && len(ds) < most {
+				ds = append(ds, d)
+			}
+		}
+	}
+	s.mu.Unlock()
+	fetched, err = s.bring(ctx, ds)
+	some()
+	return fetched, err
 }
 
 func (s *storage) Prefetch(ctx context.Context, ds []digest.Digest) ([]digest.Digest, error) {

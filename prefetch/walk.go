@@ -2,8 +2,10 @@ package prefetch
 
 import (
 	"context"
+	"errors"
 	"maps"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
@@ -17,6 +19,9 @@ const (
 	maxBlind = 4096
 
 	maxBlindBytes = 64 << 20 // of their messages
+	// maxTrees is how many trees are fetched at once at most, and treeTime the time for one.
+	maxTrees = 8
+	treeTime = 2 * time.Second
 )
 
 // filesAtOnce is how many files are found before the first of them are asked for, if they are all
@@ -147,10 +152,42 @@ func (w *walk) ask(ctx context.Context) {
 	for i, p := range visits {
 		ds[i] = p.digest
 	}
+	trees := w.trees(ds)
 	r.running.Go(func() {
+		var all sync.WaitGroup
+		for _, root := range trees {
+			all.Go(func() { r.fetchTree(ctx, root, maxBlind/len(trees)) })
+		}
 		r.fetchDirectories(ctx, ds)
+		all.Wait()
 		w.came <- visits
 	})
+}
+
+// trees returns those of the missing directories whose whole trees are fetched at once: without a
+// profile the first ones, which are below the root. The first action with a tree would wait a round
+// trip for each level.
+func (w *walk) trees(missing []digest.Digest) []digest.Digest {
+	if w.profile != nil || w.left+len(missing) < maxBlind || len(missing) > maxTrees || w.race.limits.treeless.Load() {
+		return nil
+	}
+	return missing
+}
+
+// fetchTree fetches so many directories of a tree.
+func (r *Race) fetchTree(ctx context.Context, root digest.Digest, most int) {
+	release, err := r.limits.directory(ctx)
+	if err != nil {
+		return
+	}
+	defer release()
+	ctx, cancel := context.WithTimeout(ctx, treeTime)
+	defer cancel()
+	fetched, err := r.source.PrefetchTree(ctx, root, most, r.mentions.Learned)
+	if errors.Is(err, errors.ErrUnsupported) {
+		r.limits.treeless.Store(true)
+	}
+	r.learned(fetched)
 }
 
 // fetchRemembered requests the directories that the last run read, all at once. Most of them exist
@@ -199,6 +236,11 @@ func (r *Race) fetchDirectories(ctx context.Context, ds []digest.Digest) {
 	if ctx.Err() == nil && len(fetched) > 0 {
 		r.limits.pace.took(began, 0, false)
 	}
+	r.learned(fetched)
+}
+
+// learned notes the end of a call for directories.
+func (r *Race) learned(fetched []digest.Digest) {
 	r.mentions.Learned() // others may have fetched some
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -68,11 +68,14 @@ func (c *Client) GetTree(ctx context.Context, root digest.Digest) ([]*repb.Direc
 		return nil, fmt.Errorf("get tree %s: %w", root, err)
 	}
 	defer release()
-	t := &treeReader{c: c, root: root, found: map[digest.Digest]*repb.Directory{}}
+	t, found := &treeReader{c: c, root: root}, map[digest.Digest]*repb.Directory{}
 	b := c.link.newBudget()
 	for {
 		before := t.token
-		err := t.readPages(ctx)
+		err := t.readPages(ctx, func(d digest.Digest, m *repb.Directory, _ []byte) bool {
+			found[d] = m
+			return true
+		})
 		if err == nil && t.token == "" {
 			break
 		}
@@ -91,23 +94,59 @@ func (c *Client) GetTree(ctx context.Context, root digest.Digest) ([]*repb.Direc
 			return nil, fmt.Errorf("get tree %s: %w", root, err)
 		}
 	}
-	return t.ordered()
+	return ordered(root, c.fn, found)
 }
 
-// A treeReader gathers the pages of one GetTree.
+// treePage is how many directories FetchTree asks for in a page: the first ones come early.
+const treePage = 512
+
+// FetchTree asks for the directories of a tree, and calls came for each that the server sends, with
+// its digest and its message, until came returns false. The server sends the root first, and may
+// omit some. There may be others among them, but none with another message than its digest says.
+// FetchTree does not try again.
+func (c *Client) FetchTree(ctx context.Context, root digest.Digest, came func(d digest.Digest, message []byte) bool) error {
+	if _, err := c.unique([]digest.Digest{root}); err != nil {
+		return fmt.Errorf("fetch tree: %w", err)
+	}
+	release, err := c.link.slot(ctx)
+	if err != nil {
+		return fmt.Errorf("fetch tree %s: %w", root, err)
+	}
+	defer release()
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	t := &treeReader{c: c, root: root, pageSize: treePage}
+	for before := ""; ; before = t.token {
+		goOn := true
+		if err := t.readPages(ctx, func(d digest.Digest, _ *repb.Directory, message []byte) bool {
+			goOn = came(d, message)
+			return goOn
+		}); err != nil {
+			return fmt.Errorf("fetch tree %s: %w", root, err)
+		}
+		if !goOn || t.token == "" || t.token == before {
+			return nil
+		}
+	}
+}
+
+// A treeReader reads the pages of one GetTree.
 type treeReader struct {
-	c     *Client
-	root  digest.Digest
-	found map[digest.Digest]*repb.Directory
-	token string // of the page to go on with
+	c        *Client
+	root     digest.Digest
+	pageSize int32  // 0: as the server likes
+	token    string // of the page to go on with
 }
 
-// readPages reads one stream from t.token on.
-func (t *treeReader) readPages(ctx context.Context) error {
+// readPages reads one stream from t.token on, until came returns false.
+func (t *treeReader) readPages(ctx context.Context, came func(digest.Digest, *repb.Directory, []byte) bool) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // ends the stream
 	watch := newWatch(ctx, t.c.link.options.StallAfter)
 	defer watch.stop()
 	r := &repb.GetTreeRequest{
-		InstanceName: t.c.instance, RootDigest: t.root.Proto(), PageToken: t.token, DigestFunction: t.c.fn.Proto(),
+		InstanceName: t.c.instance, RootDigest: t.root.Proto(), PageSize: t.pageSize, PageToken: t.token,
+		DigestFunction: t.c.fn.Proto(),
 	}
 	var stream repb.ContentAddressableStorage_GetTreeClient
 	if err := watch.step(func() (err error) {
@@ -129,32 +168,34 @@ func (t *treeReader) readPages(ctx context.Context) error {
 			return err
 		}
 		for _, m := range page.GetDirectories() {
-			d, _, err := digest.OfMessage(t.c.fn, m)
+			d, message, err := digest.OfMessage(t.c.fn, m)
 			if err != nil {
 				return err
 			}
-			t.found[d] = m
+			if !came(d, m, message) {
+				return nil
+			}
 		}
 		t.token = page.GetNextPageToken()
 	}
 }
 
-// ordered walks the found directories from the root. Unreachable ones do not belong to the tree.
-func (t *treeReader) ordered() ([]*repb.Directory, error) {
-	root, ok := t.found[t.root]
+// ordered returns the directories of a tree from its root on. Unreachable ones do not belong to it.
+func ordered(root digest.Digest, fn digest.Function, found map[digest.Digest]*repb.Directory) ([]*repb.Directory, error) {
+	first, ok := found[root]
 	if !ok {
-		return nil, fmt.Errorf("get tree %s: %w: the root is not among the directories sent", t.root, cas.ErrCorrupt)
+		return nil, fmt.Errorf("get tree %s: %w: the root is not among the directories sent", root, cas.ErrCorrupt)
 	}
-	delete(t.found, t.root)
-	tree := []*repb.Directory{root}
+	delete(found, root)
+	tree := []*repb.Directory{first}
 	for i := 0; i < len(tree); i++ {
 		for _, node := range tree[i].GetDirectories() {
-			d, err := digest.FromProto(t.c.fn, node.GetDigest())
+			d, err := digest.FromProto(fn, node.GetDigest())
 			if err != nil {
-				return nil, fmt.Errorf("get tree %s: directory %.100q: %w", t.root, node.GetName(), err)
+				return nil, fmt.Errorf("get tree %s: directory %.100q: %w", root, node.GetName(), err)
 			}
-			if m, ok := t.found[d]; ok {
-				delete(t.found, d)
+			if m, ok := found[d]; ok {
+				delete(found, d)
 				tree = append(tree, m)
 			}
 		}

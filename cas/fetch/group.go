@@ -91,8 +91,11 @@ type shared struct {
 	directories *bounded.Memory[digest.Digest, parsed]
 	messages    *bounded.Memory[digest.Digest, message]
 	arriveAbove int64
-	hints       chan struct{} // has a place for each stream that fetches predicted parts
-	fetched     fetched
+	// directoryBytes is Options.DirectoryCacheBytes.
+	directoryBytes int64
+	hints          chan struct{} // has a place for each stream that fetches predicted parts
+	fetched        fetched
+	trees          trees
 	flights
 }
 
@@ -102,9 +105,10 @@ func NewGroup(s Store, o Options) (*Group, error) {
 		return nil, err
 	}
 	x := &shared{
-		store: s, arriveAbove: o.ArriveAbove, hints: make(chan struct{}, maxHints),
+		store: s, arriveAbove: o.ArriveAbove, directoryBytes: o.DirectoryCacheBytes, hints: make(chan struct{}, maxHints),
 		directories: bounded.NewMemory[digest.Digest, parsed](o.DirectoryCacheBytes), messages: bounded.NewMemory[digest.Digest, message](messageBytes),
 	}
+	x.trees.awaited = map[digest.Digest]*directory{}
 	x.inFlight = make(map[digest.Digest]*flight)
 	if o.Metrics != nil {
 		if err := o.Metrics.Register(newMetrics(x)); err != nil {

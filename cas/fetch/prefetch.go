@@ -95,6 +95,12 @@ func (t *ReadThrough) PrefetchDirectories(ctx context.Context, ds []digest.Diges
 	return t.prefetch(ctx, ds, true)
 }
 
+// inMemory reports whether d is a Directory that is in memory.
+func (t *ReadThrough) inMemory(d digest.Digest) bool {
+	_, ok := t.directories.Get(d)
+	return ok
+}
+
 // prefetching is one call of Prefetch or PrefetchDirectories.
 type prefetching struct {
 	by      *ReadThrough
@@ -106,6 +112,9 @@ func (t *ReadThrough) prefetch(
 ) (got []digest.Digest, err error) {
 	absent, err := t.store.FindMissing(ctx, ds)
 	absent = digest.Distinct(absent)
+	if directories {
+		absent = slices.DeleteFunc(absent, t.inMemory)
+	}
 	p := &prefetching{by: t}
 	for len(absent) > 0 && err == nil {
 		chunk := absent[:min(len(absent), askChunk)]

@@ -165,6 +165,30 @@ func (t *ReadThrough) Directory(ctx context.Context, d digest.Digest) (*tree.Dir
 		return nil, fmt.Errorf("read directory %s: %w: it is larger than %d bytes",
 			d, tree.ErrInvalid, tree.MaxBytes)
 	}
+	w, leave := t.trees.await(d)
+	defer leave()
+	if w == nil {
+		return t.readDirectory(ctx, d)
+	}
+	if p, ok := t.directories.Get(d); ok {
+		return p.dir, p.err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	read := make(chan parsed, 1)
+	go func() {
+		dir, err := t.readDirectory(ctx, d)
+		read <- parsed{dir, err}
+	}()
+	select {
+	case p := <-read:
+		return p.dir, p.err
+	case <-w.came:
+		return w.dir, w.err
+	}
+}
+
+func (t *ReadThrough) readDirectory(ctx context.Context, d digest.Digest) (*tree.Directory, error) {
 	b, err := t.ReadBlob(ctx, d)
 	if err != nil {
 		return nil, fmt.Errorf("read directory %s: %w", d, err)

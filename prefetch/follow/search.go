@@ -24,8 +24,8 @@ type wish struct {
 	order   order
 	stage   stage
 	charged int64 // its bytes, while they count as unread
+	awaited order // its order in the window, if charged
 	late    int64 // the credit if the action opens it
-	hurried bool  // it is among the urgent ones
 	far     bool  // only unopened doubtful files mention it
 	word    bool  // the command line mentions it
 }
@@ -67,17 +67,14 @@ type search struct {
 	kept []File
 
 	waiting []pending
-	// Files of asked, to be requested as soon as there is credit, those that opened files mention
-	// first. One may be in several lists.
-	urgent, found, far turns
-	// backed are files that wait for credit, by the path of an unopened file that mentions them, and
-	// backers counts them.
-	backed        map[string][]string
-	backers       int
-	unread, right int64 // bytes of requested files: unread, and read
-	rightWords    int   // doubtful words of the command line that were files which the action opened
-	lacks         int64 // opened files that the profile lacked
-	late          int64 // credit for files that were opened before they were requested
+	// Files of asked, to be requested as soon as there is credit. Passed are found ones in whose turn
+	// the action read others. One may be in several lists.
+	found, passed, far turns
+	window             window
+	unread, right      int64 // bytes of requested files: unread, and read
+	rightWords         int   // doubtful words of the command line that were files which the action opened
+	lacks              int64 // opened files that the profile lacked
+	late               int64 // credit for files that were opened before they were requested
 }
 
 func newSearch(of *Follower) *search {
@@ -86,7 +83,7 @@ func newSearch(of *Follower) *search {
 		asked: map[string]wish{}, read: map[string]order{}, paths: map[digest.Digest]string{},
 		early: map[digest.Digest]cas.Presence{}, ours: map[digest.Digest]struct{}{}, scanned: map[string]struct{}{},
 		glanced: map[string]struct{}{}, room: roomForPaths, arguments: map[string]struct{}{},
-		warm: true, lacking: of.spec.Foresees == nil, backed: map[string][]string{},
+		warm: true, lacking: of.spec.Foresees == nil,
 	}
 	s.resolver = mention.NewResolver(s.known)
 	return s
@@ -130,7 +127,7 @@ func (s *search) opened(ctx context.Context, at string) {
 				s.words(ctx, true)
 			}
 		}
-		s.unread -= w.charged
+		s.uncharge(&w)
 		s.right += w.Digest.SizeBytes()
 		s.late += w.late
 		s.known.looks += looksOfRight
@@ -138,7 +135,9 @@ func (s *search) opened(ctx context.Context, at string) {
 	if s.hasRoom(at) {
 		s.read[at] = s.now
 	}
-	s.hasten(at)
+	if len(s.found)+len(s.passed) > 0 {
+		delete(s.scanned, at) // what it mentions may wait behind what the action has passed
+	}
 	if s.Foresees != nil && s.Foresees(at) {
 		return
 	}
@@ -200,8 +199,7 @@ func (s *search) ended(ctx context.Context, e ended) {
 			s.chill(ctx)
 		}
 		if !ours && !e.failed && len(s.ours) < maxMentioned { // it cost nothing
-			s.unread -= w.charged
-			w.charged = 0
+			s.uncharge(&w)
 		}
 		w.stage = there
 		s.asked[f.Path] = w
@@ -340,9 +338,6 @@ func (s *search) ask(p pending, at string) {
 		return
 	}
 	s.found.add(w)
-	if !p.Doubtful {
-		s.back(p.from, w)
-	}
 }
 
 // hasRoom takes the room for a path, if there is any.
@@ -354,63 +349,28 @@ func (s *search) hasRoom(at string) bool {
 	return true
 }
 
-// askAgain handles one more mention of a file, which may be less doubtful.
+// askAgain handles one more mention of a file, which may be less doubtful, or read sooner. If the
+// action has passed the other ones, it may be this one that it follows.
 func (s *search) askAgain(p pending, w wish) {
-	if (w.far || p.order < w.order) && !p.far {
-		w.far, w.order = false, min(w.order, p.order)
+	passed := w.order < s.now && p.order >= s.now
+	if !p.far && (w.far || passed || p.order < w.order) {
+		if w.far = false; passed || p.order < w.order {
+			w.order = p.order
+		}
 		if s.asked[w.Path] = w; w.stage == waiting {
 			s.found.add(w)
 		}
 	}
-	if p.Doubtful {
-		return
-	}
-	if w.Doubtful {
+	if w.Doubtful && !p.Doubtful {
 		w.Doubtful = false
 		if s.asked[w.Path] = w; w.stage == there {
 			s.due = append(s.due, w.File)
 		}
 	}
-	if w.stage == waiting {
-		s.back(p.from, w)
-	}
-}
-
-// back notes that the file at from mentions w, which is not requested yet: now or later w goes
-// ahead of what only unopened files mention.
-func (s *search) back(from string, w wish) {
-	if _, opened := s.read[from]; opened {
-		s.hurry(w)
-	} else if from != "" && s.backers < maxMentioned {
-		s.backed[from] = append(s.backed[from], w.Path)
-		s.backers++
-	}
-}
-
-// hasten lets the files go first that a file mentions which the action opens.
-func (s *search) hasten(from string) {
-	paths := s.backed[from]
-	delete(s.backed, from)
-	s.backers -= len(paths)
-	for _, at := range paths {
-		if w, ok := s.asked[at]; ok {
-			s.hurry(w)
-		}
-	}
-}
-
-// hurry lets w go before what only unopened files mention.
-func (s *search) hurry(w wish) {
-	if w.hurried || w.stage != waiting {
-		return
-	}
-	w.hurried = true
-	s.asked[w.Path] = w
-	s.urgent.add(w)
 }
 
 // request requests the found files, as many as there is credit for, and directories. A part of the
-// credit is kept for what opened files mention.
+// credit is kept for those that are read next.
 func (s *search) request() {
 	free := int64(FreeBytes)
 	if s.Foresees != nil {
@@ -418,8 +378,8 @@ func (s *search) request() {
 	}
 	credit := free + Credit*s.right + s.late
 	free = credit - free/reservedPart
-	files := s.take(&s.urgent, credit, free, nil)
-	files = s.take(&s.found, free, free, files)
+	files := s.takeNext(credit, free, nil)
+	files = s.take(&s.passed, free, free, files)
 	files = s.take(&s.far, free/farPart, free, files)
 	s.of.mu.Lock()
 	for _, f := range files {
@@ -434,24 +394,67 @@ func (s *search) request() {
 	}
 }
 
-// take adds the first wishes of a list to files while no more than credit is unread. Those beyond
-// the free credit are short of it.
+// takeNext is take for found files: the whole credit is for those before which the action reads
+// little that is under way.
+func (s *search) takeNext(credit, free int64, files []File) []File {
+	for ; len(s.found) > 0; s.found.drop() {
+		w, ok := s.asked[s.found.next()]
+		if !ok || w.stage != waiting {
+			continue
+		}
+		if w.order < s.now {
+			s.passed.add(w)
+			continue
+		}
+		limit := free
+		if s.window.between(s.now, w.order) < nextBytes {
+			limit = credit
+		}
+		if !s.charge(w, limit, free) {
+			break
+		}
+		files = append(files, w.File)
+	}
+	return files
+}
+
+// take adds the first wishes of a list to files while no more than credit is unread.
 func (s *search) take(from *turns, credit, free int64, files []File) []File {
 	for ; len(*from) > 0; from.drop() {
 		w, ok := s.asked[from.next()]
 		if !ok || w.stage != waiting {
 			continue
 		}
-		size := max(w.Digest.SizeBytes(), leastBytes)
-		if s.unread+size > credit {
+		if !s.charge(w, credit, free) {
 			break
 		}
-		s.unread += size
-		if w.charged, w.stage = size, requested; s.unread <= free {
-			w.late = 0
-		}
-		s.asked[w.Path] = w
 		files = append(files, w.File)
 	}
 	return files
+}
+
+// charge charges a wish that is requested now, if no more than credit is unread then. Beyond the
+// free credit it is short of it.
+func (s *search) charge(w wish, credit, free int64) bool {
+	size := max(w.Digest.SizeBytes(), leastBytes)
+	if s.unread+size > credit {
+		return false
+	}
+	s.unread += size
+	w.charged, w.awaited, w.stage = size, w.order, requested
+	s.window.add(awaited{w.awaited, size})
+	if s.unread <= free {
+		w.late = 0
+	}
+	s.asked[w.Path] = w
+	return true
+}
+
+// uncharge undoes the charge of a wish.
+func (s *search) uncharge(w *wish) {
+	if w.charged > 0 {
+		s.unread -= w.charged
+		s.window.remove(awaited{w.awaited, w.charged})
+		w.charged = 0
+	}
 }

@@ -294,11 +294,8 @@ func (r *Resolver) inPackage(home, sub string) (files []string, known bool) {
 	if s == File {
 		files = append(files, description)
 	}
-	if sub == "" && s == File {
-		return files, true // it mentions the others
-	}
 	at, s := r.first(home, path.Join(".", sub), scripts)
-	if sub == "" {
+	if sub == "" { // the description may mention others
 		at, s = r.first(home, "index.js", plain)
 	}
 	if s == File {

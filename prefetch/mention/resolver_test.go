@@ -113,7 +113,7 @@ func TestResolve(t *testing.T) {
 		{
 			"a package of npm", "l/a.js node_modules/b/package.json node_modules/b/index.js", "", "l/a.js",
 			Mention{Kind: Package, Name: "b"},
-			"node_modules/b/package.json",
+			"node_modules/b/package.json node_modules/b/index.js",
 		},
 		{
 			"the nearest one", "l/m/a.js l/node_modules/b/index.js node_modules/b/index.js", "", "l/m/a.js",
