@@ -5,6 +5,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
+	"github.com/forerunner-build/forerunner/prefetch/follow"
 )
 
 // The bounds of reading ahead by nearness.
@@ -37,7 +38,7 @@ const (
 // A reach has the neighbours of opened files to prefetch, and which of them proved right. It
 // belongs to one goroutine.
 type reach struct {
-	source      Source
+	source      follow.Directories
 	root        digest.Digest
 	off         bool // it was given up
 	top         *directory
@@ -48,7 +49,13 @@ type reach struct {
 	right       int                // files that were asked for and read
 	wrong       int                // files that were asked for and not read, so far
 	past        []period           // the last one is in progress
-	found       []file             // to be asked for
+	found       []neighbour        // to be asked for
+}
+
+// A neighbour is a file near one that was opened.
+type neighbour struct {
+	digest digest.Digest
+	hash   PathHash
 }
 
 // A guess is a file that was asked for and not read. Without a directory it was read.
@@ -78,7 +85,7 @@ type directory struct {
 	hits, tries             int   // subdirectories: hit; tried and not hit
 }
 
-func newReach(s Source, root digest.Digest) *reach {
+func newReach(s follow.Directories, root digest.Digest) *reach {
 	return &reach{source: s, root: root, known: map[PathHash]guess{}, past: make([]period, 1)}
 }
 
@@ -180,7 +187,7 @@ func (w *reach) widen(d *directory) {
 		if d.tree.Kind(i) != tree.File {
 			continue
 		}
-		f := file{digest: d.tree.At(i).Digest, hash: d.at.Child(d.tree.Name(i)), class: class{way: near}}
+		f := neighbour{d.tree.At(i).Digest, d.at.Child(d.tree.Name(i))}
 		size := f.digest.SizeBytes()
 		if _, known := w.known[f.hash]; known || size > nearFileBytes {
 			continue
@@ -203,7 +210,7 @@ func (d *directory) isSmall() bool {
 	return d.tree.Len() <= nearWhole && bytes <= nearWholeBytes
 }
 
-func (w *reach) ask(d *directory, f file) {
+func (w *reach) ask(d *directory, f neighbour) {
 	now := &w.past[len(w.past)-1]
 	if now.asked == nearPeriod {
 		w.past = append(w.past, period{})
@@ -260,22 +267,11 @@ func (w *reach) try(d *directory) {
 	}
 }
 
-// ended handles the end of a call. A file that it did not fetch was local already, or a waiting
+// missed handles the end of a call that did not fetch a file: it was local already, or a waiting
 // caller fetched it, or it will not come.
-func (w *reach) ended(c call) {
-	if w.off || len(w.known) == 0 {
-		return
-	}
-	fetched := make(map[digest.Digest]struct{}, len(c.fetched))
-	for _, d := range c.fetched {
-		fetched[d] = struct{}{}
-	}
-	for _, f := range c.batch {
-		g := w.known[f.hash]
-		if _, came := fetched[f.digest]; came || g.in == nil {
-			continue
-		}
-		delete(w.known, f.hash)
+func (w *reach) missed(h PathHash) {
+	if g := w.known[h]; !w.off && g.in != nil {
+		delete(w.known, h)
 		w.drop(g)
 		w.past[g.period].asked--
 	}
@@ -296,7 +292,7 @@ func (w *reach) giveUp() bool {
 }
 
 // take returns the files to request.
-func (w *reach) take() []file {
+func (w *reach) take() []neighbour {
 	found := w.found
 	w.found = nil
 	return found

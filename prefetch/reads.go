@@ -2,6 +2,7 @@ package prefetch
 
 import (
 	"context"
+	"iter"
 	"sync"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
@@ -25,6 +26,21 @@ type reads struct {
 type call struct {
 	batch   []file
 	fetched []digest.Digest
+}
+
+// missed yields the files that it did not fetch.
+func (c call) missed() iter.Seq[PathHash] {
+	return func(yield func(PathHash) bool) {
+		fetched := make(map[digest.Digest]struct{}, len(c.fetched))
+		for _, d := range c.fetched {
+			fetched[d] = struct{}{}
+		}
+		for _, f := range c.batch {
+			if _, came := fetched[f.digest]; !came && !yield(f.hash) {
+				return
+			}
+		}
+	}
 }
 
 // Opened reports that the action is about to read path for the first time, or has just done so. It
@@ -97,7 +113,9 @@ func (r *Race) weigh(ctx context.Context) {
 			reach.opened(path, foreseen || r.mentions.Has(path))
 		}
 		for _, c := range calls {
-			reach.ended(c)
+			for h := range c.missed() {
+				reach.missed(h)
+			}
 		}
 		if reach.giveUp() {
 			r.mu.Lock()

@@ -18,7 +18,11 @@ func (r *Race) foresee(files []file) {
 
 // near takes neighbours of opened files. Those that the profile predicts, too, go ahead of its
 // other files.
-func (r *Race) near(files []file, doubt int64) {
+func (r *Race) near(found []neighbour, doubt int64) {
+	files := make([]file, len(found))
+	for i, n := range found {
+		files[i] = file{digest: n.digest, hash: n.hash, class: class{way: near}}
+	}
 	if len(files) > 0 {
 		r.count(r.queue.unforeseen(files))
 	}

@@ -167,11 +167,11 @@ func (t *ReadThrough) Directory(ctx context.Context, d digest.Digest) (*tree.Dir
 	}
 	w, leave := t.trees.await(d)
 	defer leave()
+	if p, ok := t.directories.Get(d); ok { // the tree has come
+		return p.dir, p.err
+	}
 	if w == nil {
 		return t.readDirectory(ctx, d)
-	}
-	if p, ok := t.directories.Get(d); ok {
-		return p.dir, p.err
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
