@@ -5,7 +5,6 @@ import (
 	"errors"
 	"maps"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
@@ -20,7 +19,7 @@ const (
 
 	maxBlindBytes = 64 << 20 // of their messages
 	// maxTrees is how many trees are fetched at once at most, and treeTime the time for one.
-	maxTrees = 8
+	maxTrees = 4
 	treeTime = 2 * time.Second
 )
 
@@ -59,12 +58,12 @@ func (r *Race) walk(ctx context.Context, p *Profile, first map[PathHash]digest.D
 	if p == nil {
 		defer r.mentions.Settled()
 	}
-	w := walk{race: r, profile: p, first: first, left: atMost, came: make(chan []visit, directorySets)}
+	w := walk{race: r, profile: p, first: first, left: atMost, came: make(chan []visit, directorySets+maxTrees)}
 	w.todo = append(w.todo, visit{directoryAt: directoryAt{digest: r.root, hash: RootHash}})
 	for {
 		w.descend(ctx)
 		w.hand()
-		for len(w.missing) > 0 && w.calls < directorySets {
+		for len(w.missing) > 0 && w.calls < directorySets+maxTrees {
 			w.ask(ctx)
 		}
 		if w.calls == 0 {
@@ -147,31 +146,37 @@ func (w *walk) ask(ctx context.Context) {
 		return
 	}
 	w.left -= n
-	w.calls++
 	ds := make([]digest.Digest, len(visits))
 	for i, p := range visits {
 		ds[i] = p.digest
 	}
-	trees := w.trees(ds)
-	r.running.Go(func() {
-		var all sync.WaitGroup
-		for _, root := range trees {
-			all.Go(func() { r.fetchTree(ctx, root, maxBlind/len(trees)) })
-		}
-		r.fetchDirectories(ctx, ds)
-		all.Wait()
+	trees := w.trees(visits)
+	for i, at := range trees {
+		w.run(trees[i:i+1:i+1], func() {
+			r.fetchTree(ctx, at.digest, maxBlind/len(trees))
+			r.fetchDirectories(ctx, ds[i:i+1]) // the tree may not have brought its root
+		})
+	}
+	w.run(visits[len(trees):], func() { r.fetchDirectories(ctx, ds) })
+}
+
+// run runs a call that brings some directories.
+func (w *walk) run(visits []visit, call func()) {
+	w.calls++
+	w.race.running.Go(func() {
+		call()
 		w.came <- visits
 	})
 }
 
 // trees returns those of the missing directories whose whole trees are fetched at once: without a
-// profile the first ones, which are below the root. The first action with a tree would wait a round
+// profile the first ones, which are in the root. The first action with a tree would wait a round
 // trip for each level.
-func (w *walk) trees(missing []digest.Digest) []digest.Digest {
-	if w.profile != nil || w.left+len(missing) < maxBlind || len(missing) > maxTrees || w.race.limits.treeless.Load() {
+func (w *walk) trees(missing []visit) []visit {
+	if w.profile != nil || w.left+len(missing) < maxBlind || w.race.limits.treeless.Load() {
 		return nil
 	}
-	return missing
+	return missing[:min(len(missing), maxTrees)]
 }
 
 // fetchTree fetches so many directories of a tree.
