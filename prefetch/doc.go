@@ -125,11 +125,12 @@
 // exceptions have large files that are not read: once requested, they take their share of the link
 // until the action opens a file that the profile lacks.
 //
-// Without a profile, the directories are fetched level by level up to a limit, because they are
-// small and all reads begin with them.
+// Without a profile, the directories are fetched up to a limit, because they are small and all reads
+// begin with them: the first ones of the root with their whole trees, in a call for each
+// (Source.PrefetchTree), and all others level by level.
 //
 // Neighbours are as in a disk's read-ahead: when a file is opened, those behind it in its directory
-// are fetched, 32 at first and more and more while they are read. So are those in a subdirectory
+// are fetched, 32 at first and more and more while they are read; of a small directory, all. So are those in a subdirectory
 // with the file's name up to a dot, where a module often has its parts. When two subdirectories of
 // a directory were read from, the first files of others are, up to four for each that proves right.
 // Files above 512 KiB are fetched when they are opened. Unread neighbours never exceed 4 MiB and as
@@ -154,14 +155,15 @@
 // knows better, there are instead of 4 MiB only 256 KiB for each opened file that it lacks. Mentioned
 // files are not in doubt: they do not reduce the credit of the profile.
 //
-// What opened files mention goes first, and a quarter of the 4 MiB is for it alone; a file for which
-// there was no other credit counts as one without. Then files go in the order in which a compiler
-// reads them, each right where it is mentioned, whenever they were found. Half of the credit is for
+// Files go in the order in which a compiler reads them, each right where it is mentioned, whenever
+// they were found; those whose turn has passed go behind the others. Half of the 4 MiB is only for
+// what is read next: files before which the action reads less than 1 MiB of those that are on their
+// way. A file for which there was no other credit counts as one without. Half of the credit is for
 // what unopened doubtful files mention. Directories on the way to a mentioned file are fetched as
 // they become known, all of a level in one call.
 //
-// GetTree is not used: it returns all directories of a tree or none, but few of a large tree are
-// read, and those that were read before are known by their digests.
+// With a profile no trees are fetched: few directories of a large tree are read, and those that were
+// read before are known by their digests.
 //
 // # What it refuses
 //

@@ -331,6 +331,52 @@ func TestClientGetTreeByPages(t *testing.T) {
 	}
 }
 
+// TestClientFetchTree reads a tree whose server sends one page a call, as far as the caller wants, and
+// does not try again.
+func TestClientFetchTree(t *testing.T) {
+	var calls, fails atomic.Int32
+	f := servertest.Start(t, servertest.Config{
+		Server: server.Options{MaxBatchBytes: 300},
+		Stream: onMethod("GetTree", func(s *netStream) {
+			calls.Add(1)
+			var pages int
+			s.sending = func(any) error {
+				switch pages++; {
+				case fails.Load() > 0:
+					return status.Error(codes.Unavailable, "away")
+				case pages > 1:
+					return errNetDrop
+				}
+				return nil
+			}
+		}),
+	})
+	var children []digest.Digest
+	for i := range 20 {
+		children = append(children, f.PutMessage(t, netDirectory(fmt.Sprint(i))))
+	}
+	root := f.PutMessage(t, netDirectory("root", children...))
+	c := clientOf(f, Options{})
+	for _, most := range []int{100, 1} {
+		found := map[digest.Digest]bool{}
+		calls.Store(0)
+		if err := c.FetchTree(t.Context(), root, func(d digest.Digest, message []byte) bool {
+			found[d] = digest.Of(digest.SHA256, message) == d
+			return len(found) < most
+		}); err != nil || len(found) != min(most, 21) || !found[root] {
+			t.Errorf("at most %d: %v, %v", most, found, err)
+		}
+		if n := calls.Load(); most == 1 && n != 1 || most > 1 && n < 5 {
+			t.Errorf("%d calls for %d", n, most)
+		}
+	}
+	fails.Store(1)
+	calls.Store(0)
+	if err := c.FetchTree(t.Context(), root, func(digest.Digest, []byte) bool { return true }); status.Code(err) != codes.Unavailable || calls.Load() != 1 {
+		t.Errorf("%d calls: %v", calls.Load(), err)
+	}
+}
+
 func TestClientGetTreeWithChangedDirectories(t *testing.T) {
 	f := servertest.Start(t, servertest.Config{Stream: onMethod("GetTree", func(s *netStream) {
 		s.sending = func(m any) error {

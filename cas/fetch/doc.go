@@ -31,6 +31,9 @@
 // memory. Directories that are no longer in it are read from disk again, or from upstream. Names
 // need not be UTF-8, except if REv2 requires it in another message: then that call fails.
 //
+// PrefetchTree fills the cache with the directories of a tree, which are not stored. Callers that
+// wait for one of them have it as soon as it comes.
+//
 // # Goroutines
 //
 // A fetch runs in a goroutine that may outlive the caller that started it, because others may have
@@ -39,6 +42,7 @@
 //
 // # Locks
 //
-// delivery.mu comes before flights.mu, that before arrival.mu and the store's. Arrival.mu is alone.
+// delivery.mu comes before flights.mu, that before arrival.mu and the store's. Arrival.mu and
+// trees.mu are each alone.
 // None is held during I/O, a callback or a wait.
 package fetch

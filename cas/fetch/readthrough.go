@@ -184,6 +184,8 @@ func (t *ReadThrough) Directory(ctx context.Context, d digest.Digest) (*tree.Dir
 	case p := <-read:
 		return p.dir, p.err
 	case <-w.came:
+		cancel()
+		<-read
 		return w.dir, w.err
 	}
 }
