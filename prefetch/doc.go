@@ -126,8 +126,10 @@
 // until the action opens a file that the profile lacks.
 //
 // Without a profile, the directories are fetched up to a limit, because they are small and all reads
-// begin with them: the first ones of the root with their whole trees, in a call for each
-// (Source.PrefetchTree), and all others level by level.
+// begin with them, level by level. But the first ones that are missing below the root come with their
+// whole trees, in a call for each (Source.PrefetchTree); with a profile, too, whose directories were
+// others then. Few directories of a large tree may be read, so there is a lower limit with a profile,
+// and a tree ends when it has brought what is known.
 //
 // Neighbours are as in a disk's read-ahead: when a file is opened, those behind it in its directory
 // are fetched, 32 at first and more and more while they are read; of a small directory, all. So are those in a subdirectory
@@ -161,9 +163,6 @@
 // way. A file for which there was no other credit counts as one without. Half of the credit is for
 // what unopened doubtful files mention. Directories on the way to a mentioned file are fetched as
 // they become known, all of a level in one call.
-//
-// With a profile no trees are fetched: few directories of a large tree are read, and those that were
-// read before are known by their digests.
 //
 // # What it refuses
 //

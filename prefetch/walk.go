@@ -47,6 +47,7 @@ type walk struct {
 	// first are the files of foreseeFirst that were not found so far.
 	first map[PathHash]digest.Digest
 	left  int          // directories that may yet be asked for
+	trees int          // directories that trees may bring; 0: they were asked for
 	blind int64        // bytes of those that were, or will be
 	calls int          // under way
 	came  chan []visit // requests of the calls; has room for all of them
@@ -58,7 +59,10 @@ func (r *Race) walk(ctx context.Context, p *Profile, first map[PathHash]digest.D
 	if p == nil {
 		defer r.mentions.Settled()
 	}
-	w := walk{race: r, profile: p, first: first, left: atMost, came: make(chan []visit, directorySets+maxTrees)}
+	w := walk{race: r, profile: p, first: first, left: atMost, trees: min(atMost, maxBlind), came: make(chan []visit, directorySets+maxTrees)}
+	if p != nil {
+		w.trees = fewBlind
+	}
 	w.todo = append(w.todo, visit{directoryAt: directoryAt{digest: r.root, hash: RootHash}})
 	for {
 		w.descend(ctx)
@@ -150,14 +154,18 @@ func (w *walk) ask(ctx context.Context) {
 	for i, p := range visits {
 		ds[i] = p.digest
 	}
-	trees := w.trees(visits)
+	trees, most := w.wholeTrees(visits)
+	came := make(chan struct{}) // ds have
 	for i, at := range trees {
 		w.run(trees[i:i+1:i+1], func() {
-			r.fetchTree(ctx, at.digest, maxBlind/len(trees))
-			r.fetchDirectories(ctx, ds[i:i+1]) // the tree may not have brought its root
+			r.fetchTree(ctx, at.digest, most)
+			<-came // the tree may not have brought its root
 		})
 	}
-	w.run(visits[len(trees):], func() { r.fetchDirectories(ctx, ds) })
+	w.run(visits[len(trees):], func() {
+		r.fetchDirectories(ctx, ds)
+		close(came)
+	})
 }
 
 // run runs a call that brings some directories.
@@ -169,14 +177,17 @@ func (w *walk) run(visits []visit, call func()) {
 	})
 }
 
-// trees returns those of the missing directories whose whole trees are fetched at once: without a
-// profile the first ones, which are in the root. The first action with a tree would wait a round
-// trip for each level.
-func (w *walk) trees(missing []visit) []visit {
-	if w.profile != nil || w.left+len(missing) < maxBlind || w.race.limits.treeless.Load() {
-		return nil
+// wholeTrees returns those of the missing directories whose whole trees are fetched at once, and how
+// many directories of each: the first ones below the root. An action that is the first with a tree,
+// or whose profile is of another one, would wait a round trip for each level.
+func (w *walk) wholeTrees(missing []visit) (trees []visit, most int) {
+	if w.trees == 0 || missing[0].digest == w.race.root || w.race.limits.treeless.Load() {
+		return nil, 0
 	}
-	return missing[:min(len(missing), maxTrees)]
+	trees = missing[:min(len(missing), maxTrees)]
+	most = w.trees / len(trees)
+	w.trees = 0
+	return trees, most
 }
 
 // fetchTree fetches so many directories of a tree.
