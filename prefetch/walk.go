@@ -21,6 +21,8 @@ const (
 	// maxTrees is how many trees are fetched at once at most, and treeTime the time for one.
 	maxTrees = 4
 	treeTime = 2 * time.Second
+	// maxCalls limits the calls of a walk that are under way.
+	maxCalls = directorySets + 2*maxTrees
 )
 
 // filesAtOnce is how many files are found before the first of them are asked for, if they are all
@@ -59,7 +61,7 @@ func (r *Race) walk(ctx context.Context, p *Profile, first map[PathHash]digest.D
 	if p == nil {
 		defer r.mentions.Settled()
 	}
-	w := walk{race: r, profile: p, first: first, left: atMost, trees: min(atMost, maxBlind), came: make(chan []visit, directorySets+maxTrees)}
+	w := walk{race: r, profile: p, first: first, left: atMost, trees: min(atMost, maxBlind), came: make(chan []visit, maxCalls)}
 	if p != nil {
 		w.trees = fewBlind
 	}
@@ -67,7 +69,7 @@ func (r *Race) walk(ctx context.Context, p *Profile, first map[PathHash]digest.D
 	for {
 		w.descend(ctx)
 		w.hand()
-		for len(w.missing) > 0 && w.calls < directorySets+maxTrees {
+		for len(w.missing) > 0 && w.calls < maxCalls-maxTrees {
 			w.ask(ctx)
 		}
 		if w.calls == 0 {
