@@ -73,6 +73,9 @@ const (
 	// that has everything would earn as fast as one that is right.
 	creditOfRead = 7
 	quickCredit  = 8 << 20
+	// For each file that an exact profile has, and that the action opens before there is credit to
+	// request it, there is more: as much as the link carries in a delayedShare of a round trip.
+	delayedShare = 4
 	// Large files may have as many bytes in doubt as the action has read of predicted files, and as
 	// the link carries in about so many round trips.
 	largeTrips = 8
@@ -105,8 +108,9 @@ type queue struct {
 	// less than trust. The last small one may exceed that. Large ones have their own doubt, and
 	// must leave small ones their credit. Part of trust is there from the start, and earned is the
 	// rest, by reads of so many bytes of predicted files. Guarded by mu, except trips and most,
-	// which define the start.
+	// which define the start, and exact: the profile is of the same action.
 	trips, most                                 int64
+	exact                                       bool
 	right, earned, doubt, largeDoubt, nearDoubt int64
 	held                                        bool // guarded by mu; the profile is not believed now
 	now                                         rank // guarded by mu; of the action's present reads
@@ -126,6 +130,7 @@ func newQueue(o Origin, known ranges, p *pace) *queue {
 		files: map[class][]file{}, known: map[PathHash]hope{}, over: map[PathHash]struct{}{}, underWay: map[class]int64{},
 		largeUnderWay: map[PathHash]context.CancelFunc{},
 	}
+	q.exact = o == Exact
 	if o == Coarse {
 		q.trips, q.most = coarseTrips, coarseCredit
 	}
@@ -270,7 +275,8 @@ func (q *queue) dropNear() {
 
 // read notes that the action reads a file that the profile foresaw, which lets more be asked for,
 // and that the action is at files of that rank now. It reports whether the file was asked for, or
-// would have been in its turn.
+// would have been in its turn; with a profile of the same action also if only credit was lacking:
+// there is more then, and neighbours would take it.
 func (q *queue) read(h PathHash, now rank) (inTime bool) {
 	q.mu.Lock()
 	q.lookLocked()
@@ -286,7 +292,11 @@ func (q *queue) read(h PathHash, now rank) (inTime bool) {
 		q.over[h] = struct{}{}
 	}
 	q.now = now
-	inTime = f.asked > 0 || !spent && !q.held
+	delayed := spent && f.asked == 0 // it may not have been asked for, for lack of credit
+	inTime = f.asked > 0 || !q.held && (q.exact || !delayed)
+	if q.exact && ok && delayed && !q.held {
+		q.earned += q.window / delayedShare
+	}
 	_, more := q.nextLocked() // for whatever reason: other races change the pace at any time
 	q.mu.Unlock()
 	if more {

@@ -155,3 +155,23 @@ func TestAnyRecord(t *testing.T) {
 		waitsWithRecord(t, seed)
 	}
 }
+
+// An exact profile that is right is not held up by neighbours of its files: on a slow link, the action
+// waits not much longer than for its bytes.
+func TestRightProfileOnASlowLink(t *testing.T) {
+	var all recorded
+	s := telling{}
+	for i := range 600 {
+		o := opened{bytes: 60_000, after: time.Millisecond, path: fmt.Sprintf("d%02d/f%03d", i%20, i)}
+		if all = append(all, o); i/20%2 == 0 { // every other file of each folder
+			s.run = append(s.run, o)
+		}
+	}
+	s.in = all.stage(t)
+	away := mbit(30, 50*time.Millisecond)
+	p := profileAfter(exactRules(ProfileOptions{}.withDefaults()), s.run.order())
+	got := s.waits(t, away, p, Exact, LimitsOptions{})
+	if link := time.Duration(float64(60_000*len(s.run)) / away.bytesPerSecond * float64(time.Second)); got > link*3/2 {
+		t.Errorf("waits %s for bytes that the link carries in %s", got, link)
+	}
+}
