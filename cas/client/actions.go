@@ -101,7 +101,7 @@ func (c *Client) GetTree(ctx context.Context, root digest.Digest) ([]*repb.Direc
 const (
 	// treePage is how many directories FetchTree asks for in a page: the first ones come early.
 	treePage = 512
-	// treePageBytes bounds a page: decoded, small entries take 36 times as many bytes. It is gRPC's
+	// treePageBytes bounds a page: decoded, empty entries take 44 times as many bytes. It is gRPC's
 	// default, which servers heed.
 	treePageBytes = 4 << 20
 )
