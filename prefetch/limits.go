@@ -42,7 +42,34 @@ type Limits struct {
 	calls, bytes, directories *semaphore.Weighted
 	pace                      pace
 	scans                     *follow.Scans
-	treeless                  atomic.Bool // storage cannot send whole trees
+	trees                     trees
+}
+
+// The last trees that brought nothing in time before others are not requested, except one in so many.
+const (
+	maxLate   = 2 * maxTrees
+	treeRetry = 16
+)
+
+// trees is whether whole trees are worth a call. One that hangs keeps a walk, and a call for
+// directories, until its time is over.
+type trees struct {
+	unsupported   atomic.Bool  // storage cannot send them
+	late, skipped atomic.Int64 // the last ones that brought nothing in time; that were not requested then
+}
+
+// worth reports whether to request some.
+func (t *trees) worth() bool {
+	return !t.unsupported.Load() && (t.late.Load() < maxLate || t.skipped.Add(1)%treeRetry == 0)
+}
+
+// ended notes the end of a call for one.
+func (t *trees) ended(isLate bool) {
+	if isLate {
+		t.late.Add(1)
+	} else {
+		t.late.Store(0)
+	}
 }
 
 // NewLimits returns unused Limits.

@@ -35,7 +35,8 @@ type storage struct {
 	parts                            []partedCall
 	released                         int // of parts
 	yields                           []bool
-	trees                            int // calls for trees; negative: there are none
+	trees                            int  // calls for trees; negative: there are none
+	hang                             bool // trees never come
 }
 
 // A partedCall is one of PrefetchRanges.
@@ -189,7 +190,12 @@ func (s *storage) PrefetchTree(ctx context.Context, root digest.Digest, most int
 			}
 		}
 	}
+	hang := s.hang
 	s.mu.Unlock()
+	if hang {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	}
 	fetched, err = s.bring(ctx, ds)
 	some()
 	return fetched, err

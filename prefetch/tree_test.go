@@ -52,7 +52,7 @@ func TestTreesComeAtOnce(t *testing.T) {
 			}
 			time.Sleep(levels * roundTrip) // for the other trees
 			stats := r.Stop()
-			if s.trees != c.calls+c.unsupported || limits.treeless.Load() != (c.unsupported < 0) {
+			if s.trees != c.calls+c.unsupported || limits.trees.unsupported.Load() != (c.unsupported < 0) {
 				t.Errorf("%s: %d calls for trees", c.about, s.trees)
 			}
 			if want := int64(c.trees * levels); stats.Directories.Files != want {
@@ -83,5 +83,46 @@ func TestTreesLeaveTheRest(t *testing.T) {
 			t.Error("the deepest directory did not come")
 		}
 		r.Stop()
+	})
+}
+
+// TestHangingTreesAreNotRequested: storage whose trees hang delays the first actions only, and is
+// tried again now and then.
+func TestHangingTreesAreNotRequested(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const levels, skipped = 4, 3
+		s := newStorage()
+		s.trees, s.hang = 0, true
+		limits := NewLimits(LimitsOptions{})
+		run := func(i int) (early bool) {
+			paths := foldersOf(maxTrees, levels)
+			for j, path := range paths {
+				paths[j] = fmt.Sprintf("%s-%d", path, i) // other ones than before
+			}
+			root := s.put(t, paths...)
+			s.local[root] = true
+			r := Start(t.Context(), Spec{Root: root, Source: s, Limits: limits})
+			time.Sleep(2 * levels * roundTrip)
+			synctest.Wait()
+			early = s.has(s.at(t, root, "t0/"+strings.Repeat("d/", levels-2)+"d"))
+			time.Sleep(2 * treeTime)
+			r.Stop()
+			return early
+		}
+		for i := range maxLate/maxTrees + skipped {
+			if early := run(i); early != (i >= maxLate/maxTrees) {
+				t.Errorf("action %d has its directories early: %t", i, early)
+			}
+		}
+		if s.trees != maxLate {
+			t.Errorf("%d calls for trees that hang, want %d", s.trees, maxLate)
+		}
+		s.hang = false
+		for i := range treeRetry { // the first ones skip theirs, until it is tried
+			run(100 + i)
+		}
+		if want := maxLate + (skipped+1)*maxTrees; s.trees != want {
+			t.Errorf("%d calls for trees when they come again, want %d", s.trees, want)
+		}
 	})
 }

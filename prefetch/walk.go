@@ -183,13 +183,16 @@ func (w *walk) run(visits []visit, call func()) {
 // many directories of each: the first ones below the root. An action that is the first with a tree,
 // or whose profile is of another one, would wait a round trip for each level.
 func (w *walk) wholeTrees(missing []visit) (trees []visit, most int) {
-	if w.trees == 0 || missing[0].digest == w.race.root || w.race.limits.treeless.Load() {
+	most = w.trees
+	if most == 0 || missing[0].digest == w.race.root {
+		return nil, 0
+	}
+	w.trees = 0
+	if !w.race.limits.trees.worth() {
 		return nil, 0
 	}
 	trees = missing[:min(len(missing), maxTrees)]
-	most = w.trees / len(trees)
-	w.trees = 0
-	return trees, most
+	return trees, most / len(trees)
 }
 
 // fetchTree fetches so many directories of a tree.
@@ -199,11 +202,14 @@ func (r *Race) fetchTree(ctx context.Context, root digest.Digest, most int) {
 		return
 	}
 	defer release()
-	ctx, cancel := context.WithTimeout(ctx, treeTime)
+	limited, cancel := context.WithTimeout(ctx, treeTime)
 	defer cancel()
-	fetched, err := r.source.PrefetchTree(ctx, root, most, r.mentions.Learned)
+	fetched, err := r.source.PrefetchTree(limited, root, most, r.mentions.Learned)
 	if errors.Is(err, errors.ErrUnsupported) {
-		r.limits.treeless.Store(true)
+		r.limits.trees.unsupported.Store(true)
+	}
+	if ctx.Err() == nil {
+		r.limits.trees.ended(len(fetched) == 0 && limited.Err() != nil)
 	}
 	r.learned(fetched)
 }

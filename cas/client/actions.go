@@ -6,6 +6,7 @@ import (
 	"io"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
@@ -97,25 +98,30 @@ func (c *Client) GetTree(ctx context.Context, root digest.Digest) ([]*repb.Direc
 	return ordered(root, c.fn, found)
 }
 
-// treePage is how many directories FetchTree asks for in a page: the first ones come early.
-const treePage = 512
+const (
+	// treePage is how many directories FetchTree asks for in a page: the first ones come early.
+	treePage = 512
+	// treePageBytes bounds a page: decoded, empty entries take 44 times as many bytes. It is gRPC's
+	// default, which servers heed.
+	treePageBytes = 4 << 20
+)
 
 // FetchTree asks for the directories of a tree, and calls came for each that the server sends, with
 // its digest and its message, until came returns false. The server sends the root first, and may
 // omit some. There may be others among them, but none with another message than its digest says.
-// FetchTree does not try again.
+// A directory that is too large for a page ends it with an error. FetchTree does not try again.
 func (c *Client) FetchTree(ctx context.Context, root digest.Digest, came func(d digest.Digest, message []byte) bool) error {
 	if _, err := c.unique([]digest.Digest{root}); err != nil {
 		return fmt.Errorf("fetch tree: %w", err)
 	}
-	release, err := c.link.slot(ctx)
+	release, err := c.downloadSlot(ctx)
 	if err != nil {
 		return fmt.Errorf("fetch tree %s: %w", root, err)
 	}
 	defer release()
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	t := &treeReader{c: c, root: root, pageSize: treePage}
+	t := &treeReader{c: c, root: root, pageSize: treePage, options: []grpc.CallOption{grpc.MaxCallRecvMsgSize(treePageBytes)}}
 	for before := ""; ; before = t.token {
 		goOn := true
 		if err := t.readPages(ctx, func(d digest.Digest, _ *repb.Directory, message []byte) bool {
@@ -134,8 +140,9 @@ func (c *Client) FetchTree(ctx context.Context, root digest.Digest, came func(d 
 type treeReader struct {
 	c        *Client
 	root     digest.Digest
-	pageSize int32  // 0: as the server likes
-	token    string // of the page to go on with
+	pageSize int32             // 0: as the server likes
+	options  []grpc.CallOption // beside the usual ones
+	token    string            // of the page to go on with
 }
 
 // readPages reads one stream from t.token on, until came returns false.
@@ -150,7 +157,7 @@ func (t *treeReader) readPages(ctx context.Context, came func(digest.Digest, *re
 	}
 	var stream repb.ContentAddressableStorage_GetTreeClient
 	if err := watch.step(func() (err error) {
-		stream, err = t.c.link.storage.GetTree(watch.ctx, r, callOptions()...)
+		stream, err = t.c.link.storage.GetTree(watch.ctx, r, append(callOptions(), t.options...)...)
 		return err
 	}); err != nil {
 		return err

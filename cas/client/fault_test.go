@@ -377,6 +377,49 @@ func TestClientFetchTree(t *testing.T) {
 	}
 }
 
+// TestClientFetchTreeStandsBehind: a tree takes the turn of a download, so that those who wait need
+// not wait for slow trees.
+func TestClientFetchTreeStandsBehind(t *testing.T) {
+	f := servertest.Start(t, servertest.Config{})
+	root := f.PutMessage(t, netDirectory("root"))
+	c := clientOf(f, Options{})
+	for _, from := range []*Client{c, c.Behind().(*Client)} {
+		came := 0
+		if err := from.FetchTree(t.Context(), root, func(digest.Digest, []byte) bool {
+			came++
+			if l := c.link; len(l.downloads) != 1 || (len(l.behind) == 1) != from.behind {
+				t.Errorf("behind %t: %d downloads, %d of them behind", from.behind, len(l.downloads), len(l.behind))
+			}
+			return true
+		}); err != nil || came != 1 {
+			t.Errorf("%d came, %v", came, err)
+		}
+	}
+	if l := c.link; len(l.slots)+len(l.downloads)+len(l.behind) > 0 {
+		t.Error("a turn was not given back")
+	}
+}
+
+// TestClientFetchTreeRefusesLargePages: a page is decoded only if that takes little memory.
+func TestClientFetchTreeRefusesLargePages(t *testing.T) {
+	f := servertest.Start(t, servertest.Config{})
+	large := &repb.Directory{Symlinks: []*repb.SymlinkNode{{Name: "s", Target: strings.Repeat("t", treePageBytes)}}}
+	child := f.PutMessage(t, large)
+	root := f.PutMessage(t, netDirectory("root", child))
+	c := clientOf(f, Options{})
+	var came []digest.Digest
+	err := c.FetchTree(t.Context(), root, func(d digest.Digest, _ []byte) bool {
+		came = append(came, d)
+		return true
+	})
+	if status.Code(err) != codes.ResourceExhausted || len(came) != 1 || came[0] != root {
+		t.Errorf("%v came, %v", came, err)
+	}
+	if tree, err := c.GetTree(t.Context(), root); err != nil || len(tree) != 2 {
+		t.Errorf("GetTree: %d directories, %v", len(tree), err)
+	}
+}
+
 func TestClientGetTreeWithChangedDirectories(t *testing.T) {
 	f := servertest.Start(t, servertest.Config{Stream: onMethod("GetTree", func(s *netStream) {
 		s.sending = func(m any) error {
