@@ -74,7 +74,8 @@ const (
 	creditOfRead = 7
 	quickCredit  = 8 << 20
 	// For each file that an exact profile has, and that the action opens before there is credit to
-	// request it, there is more: as much as the link carries in a delayedShare of a round trip.
+	// request it, there is more up to quickCredit: as much as the link carries in a delayedShare of a
+	// round trip.
 	delayedShare = 4
 	// Large files may have as many bytes in doubt as the action has read of predicted files, and as
 	// the link carries in about so many round trips.
@@ -294,7 +295,7 @@ func (q *queue) read(h PathHash, now rank) (inTime bool) {
 	q.now = now
 	delayed := spent && f.asked == 0 // it may not have been asked for, for lack of credit
 	inTime = f.asked > 0 || !q.held && (q.exact || !delayed)
-	if q.exact && ok && delayed && !q.held {
+	if q.exact && ok && delayed && !q.held && q.earned < quickCredit {
 		q.earned += q.window / delayedShare
 	}
 	_, more := q.nextLocked() // for whatever reason: other races change the pace at any time
