@@ -103,9 +103,9 @@
 // the action reads adds a quarter of its bytes, and as many as the link carries in a 16th of a
 // round trip, but no more than seven times its bytes; from 8 MiB on, half of its bytes, and of a
 // large file half a MiB. So a profile that has everything costs little more than what is read. A file
-// of an exact profile that the action opens before there is credit to request it adds as much as the
-// link carries in a quarter of a round trip; its neighbours do not come. Parts are cut to the
-// remaining credit, and the others come later.
+// of an exact profile that the action opens before there is credit to request it adds, up to 8 MiB, as
+// much as the link carries in a quarter of a round trip; its neighbours do not come. Parts are cut to
+// the remaining credit, and the others come later.
 //
 // Large files have a credit of the same size again. Calls that somebody waits for share the link
 // with them until they are complete. So they also have at most as many bytes in doubt as the action

@@ -292,12 +292,13 @@ func (q *queue) read(h PathHash, now rank) (inTime bool) {
 	if len(q.over) < maxFiles {
 		q.over[h] = struct{}{}
 	}
-	q.now = now
 	delayed := spent && f.asked == 0 // it may not have been asked for, for lack of credit
-	inTime = f.asked > 0 || !q.held && (q.exact || !delayed)
-	if q.exact && ok && delayed && !q.held && q.earned < quickCredit {
+	grows := q.exact && q.earned < quickCredit
+	inTime = f.asked > 0 || !q.held && (grows || !delayed)
+	if ok && delayed && grows && !q.held {
 		q.earned += q.window / delayedShare
 	}
+	q.now = now
 	_, more := q.nextLocked() // for whatever reason: other races change the pace at any time
 	q.mu.Unlock()
 	if more {
