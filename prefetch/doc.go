@@ -102,10 +102,10 @@
 // trips, or in one if the profile is coarse, and 16 MiB or 4 MiB at most. Each predicted file that
 // the action reads adds a quarter of its bytes, and as many as the link carries in a 16th of a
 // round trip, but no more than seven times its bytes; from 8 MiB on, half of its bytes, and of a
-// large file half a MiB. So a profile that has everything costs little more than what is read. A file
-// of an exact profile that the action opens before there is credit to request it adds, up to 8 MiB, as
-// much as the link carries in a quarter of a round trip; its neighbours do not come. Parts are cut to
-// the remaining credit, and the others come later.
+// large file half a MiB. So a profile that has everything costs little more than what is read. A
+// file of an exact profile that the action opens before there is credit to request it adds, up to 8
+// MiB, as much as the link carries in a quarter of a round trip; its neighbours do not come. Parts
+// are cut to the remaining credit, and the others come later.
 //
 // Large files have a credit of the same size again. Calls that somebody waits for share the link
 // with them until they are complete. So they also have at most as many bytes in doubt as the action
@@ -134,9 +134,10 @@
 // and a tree ends when it has brought what is known.
 //
 // Neighbours are as in a disk's read-ahead: when a file is opened, those behind it in its directory
-// are fetched, 32 at first and more and more while they are read; of a small directory, all. So are those in a subdirectory
-// with the file's name up to a dot, where a module often has its parts. When two subdirectories of
-// a directory were read from, the first files of others are, up to four for each that proves right.
+// are fetched, 32 at first and more and more while they are read; of a small directory, all. So are
+// those in a subdirectory with the file's name up to a dot, where a module often has its parts. When
+// two subdirectories of a directory were read from, the first files of others are, up to four for
+// each that proves right.
 // Files above 512 KiB are fetched when they are opened. Unread neighbours never exceed 4 MiB and as
 // many bytes as the action has read; and they stop when less than one in ten was read in time.
 //

@@ -175,6 +175,9 @@ func (w *reach) drop(g guess) {
 
 // widen finds files in d, once half of those found there before were read.
 func (w *reach) widen(d *directory) {
+	if d.files == d.tree.Len() {
+		return
+	}
 	most := nearFiles + min(max(w.right-w.wrong, 0)/4, nearSure) + 2*d.read
 	if d.isSmall() {
 		most = max(most, nearWhole)
@@ -201,13 +204,16 @@ func (w *reach) widen(d *directory) {
 
 // isSmall reports whether d is worth fetching as a whole.
 func (d *directory) isSmall() bool {
+	if d.tree.Len() > nearWhole {
+		return false
+	}
 	var bytes int64
-	for i := range min(d.tree.Len(), nearWhole) {
+	for i := range d.tree.Len() {
 		if d.tree.Kind(i) == tree.File {
 			bytes += d.tree.At(i).Digest.SizeBytes()
 		}
 	}
-	return d.tree.Len() <= nearWhole && bytes <= nearWholeBytes
+	return bytes <= nearWholeBytes
 }
 
 func (w *reach) ask(d *directory, f neighbour) {

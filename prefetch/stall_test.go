@@ -156,8 +156,8 @@ func TestAnyRecord(t *testing.T) {
 	}
 }
 
-// An exact profile that is right is not held up by neighbours of its files: on a slow link, the action
-// waits not much longer than for its bytes.
+// An exact profile that is right is not held up by neighbours of its files: on a slow link, the
+// action waits not much longer than for its bytes.
 func TestRightProfileOnASlowLink(t *testing.T) {
 	var all recorded
 	s := telling{}

@@ -50,7 +50,7 @@ type walk struct {
 	first map[PathHash]digest.Digest
 	left  int          // directories that may yet be asked for
 	trees int          // directories that trees may bring; 0: they were asked for
-	blind int64        // bytes of those that were, or will be
+	blind int64        // bytes of those that were asked for, or will be
 	calls int          // under way
 	came  chan []visit // requests of the calls; has room for all of them
 }
@@ -61,7 +61,7 @@ func (r *Race) walk(ctx context.Context, p *Profile, first map[PathHash]digest.D
 	if p == nil {
 		defer r.mentions.Settled()
 	}
-	w := walk{race: r, profile: p, first: first, left: atMost, trees: min(atMost, maxBlind), came: make(chan []visit, maxCalls)}
+	w := walk{race: r, profile: p, first: first, left: atMost, trees: atMost, came: make(chan []visit, maxCalls)}
 	if p != nil {
 		w.trees = fewBlind
 	}

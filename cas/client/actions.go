@@ -119,8 +119,6 @@ func (c *Client) FetchTree(ctx context.Context, root digest.Digest, came func(d 
 		return fmt.Errorf("fetch tree %s: %w", root, err)
 	}
 	defer release()
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
 	t := &treeReader{c: c, root: root, pageSize: treePage, options: []grpc.CallOption{grpc.MaxCallRecvMsgSize(treePageBytes)}}
 	for before := ""; ; before = t.token {
 		goOn := true
@@ -147,8 +145,6 @@ type treeReader struct {
 
 // readPages reads one stream from t.token on, until came returns false.
 func (t *treeReader) readPages(ctx context.Context, came func(digest.Digest, *repb.Directory, []byte) bool) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel() // ends the stream
 	watch := newWatch(ctx, t.c.link.options.StallAfter)
 	defer watch.stop()
 	r := &repb.GetTreeRequest{

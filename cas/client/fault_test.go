@@ -331,8 +331,8 @@ func TestClientGetTreeByPages(t *testing.T) {
 	}
 }
 
-// TestClientFetchTree reads a tree whose server sends one page a call, as far as the caller wants, and
-// does not try again.
+// TestClientFetchTree reads a tree whose server sends one page a call, as far as the caller wants,
+// and does not try again.
 func TestClientFetchTree(t *testing.T) {
 	var calls, fails atomic.Int32
 	f := servertest.Start(t, servertest.Config{

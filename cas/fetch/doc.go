@@ -43,6 +43,5 @@
 // # Locks
 //
 // delivery.mu comes before flights.mu, that before arrival.mu and the store's. Arrival.mu and
-// trees.mu are each alone.
-// None is held during I/O, a callback or a wait.
+// trees.mu are each alone. None is held during I/O, a callback or a wait.
 package fetch

@@ -45,7 +45,7 @@ func (t *ReadThrough) PrefetchTree(
 	bytes, all := min(treeBytes, t.directoryBytes/treeShare), 0
 	err = from.FetchTree(ctx, root, func(d digest.Digest, message []byte) bool {
 		all++
-		if _, known := t.directories.Get(d); !known && !t.store.Has(d) {
+		if !t.inMemory(d) && !t.store.Has(d) {
 			dir, err := t.keepDirectory(d, message)
 			if err == nil {
 				bytes -= int64(dir.Bytes())

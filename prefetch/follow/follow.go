@@ -27,13 +27,14 @@ const (
 	maxOpened = 4096
 	// freeOfLack is how much of FreeBytes there is for each opened file that a profile lacks.
 	freeOfLack = 256 << 10
-	// reservedPart: 1/reservedPart of FreeBytes, or of what there is of them, is only for what is read
-	// next: files before which the action reads less than nextBytes of those that are under way.
+	// reservedPart: 1/reservedPart of FreeBytes, or of what there is of them, is only for what is
+	// read next: files before which the action reads less than nextBytes of those that are under
+	// way.
 	reservedPart = 2
 	nextBytes    = 1 << 20
 	// lateBytes is the credit for each mentioned file that the action opened before there was credit
-	// to request it, or when only the reserved ones were left for it: it waits a round trip, in which the
-	// link carries little else.
+	// to request it, or when only the reserved ones were left for it: it waits a round trip, in which
+	// the link carries little else.
 	lateBytes = 512 << 10
 	// sureWords is how many doubtful words of the command line must be right for the others to be
 	// doubtful no more.

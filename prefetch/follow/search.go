@@ -23,11 +23,10 @@ type wish struct {
 	File
 	order   order
 	stage   stage
-	charged int64 // its bytes, while they count as unread
-	awaited order // its order in the window, if charged
-	late    int64 // the credit if the action opens it
-	far     bool  // only unopened doubtful files mention it
-	word    bool  // the command line mentions it
+	charged awaited // zero if its bytes do not count as unread
+	late    int64   // the credit if the action opens it
+	far     bool    // only unopened doubtful files mention it
+	word    bool    // the command line mentions it
 }
 
 // A pending mention needs directories that are not there yet.
@@ -441,8 +440,8 @@ func (s *search) charge(w wish, credit, free int64) bool {
 		return false
 	}
 	s.unread += size
-	w.charged, w.awaited, w.stage = size, w.order, requested
-	s.window.add(awaited{w.awaited, size})
+	w.charged, w.stage = awaited{w.order, size}, requested
+	s.window.add(w.charged)
 	if s.unread <= free {
 		w.late = 0
 	}
@@ -452,9 +451,9 @@ func (s *search) charge(w wish, credit, free int64) bool {
 
 // uncharge undoes the charge of a wish.
 func (s *search) uncharge(w *wish) {
-	if w.charged > 0 {
-		s.unread -= w.charged
-		s.window.remove(awaited{w.awaited, w.charged})
-		w.charged = 0
+	if w.charged.bytes > 0 {
+		s.unread -= w.charged.bytes
+		s.window.remove(w.charged)
+		w.charged = awaited{}
 	}
 }

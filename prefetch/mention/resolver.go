@@ -294,10 +294,11 @@ func (r *Resolver) inPackage(home, sub string) (files []string, known bool) {
 	if s == File {
 		files = append(files, description)
 	}
-	at, s := r.first(home, path.Join(".", sub), scripts)
+	endings := scripts
 	if sub == "" { // the description may mention others
-		at, s = r.first(home, "index.js", plain)
+		sub, endings = "index.js", plain
 	}
+	at, s := r.first(home, sub, endings)
 	if s == File {
 		files = append(files, at)
 	}
