@@ -126,7 +126,7 @@
 //
 // So an action rarely waits more than 1.2 times as long as without a profile, whatever that has,
 // plus a round trip, or the time that the link takes for the first window if that is longer. The
-// exceptions have large files that are not read: once requested, they take their share of the link
+// exceptions read few files, or have large files that are not read: once requested, they take their share of the link
 // until the action opens a file that the profile lacks.
 //
 // Without a profile, the directories are fetched up to a limit, because they are small and all reads
