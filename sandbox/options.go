@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/forerunner-build/forerunner/paths"
+	"github.com/forerunner-build/forerunner/refusal"
 )
 
 // Root is the path of the input root in a sandbox, with every launcher.
@@ -47,20 +48,13 @@ type Cgroup struct{ Point, Dir string }
 // Its host name is its own.
 const CloneFlags = unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWUTS
 
-// Unavailable makes an error of a sandbox wrap ErrUnavailable if the kernel refused what it needs.
-// After any other error, as of too little memory, the next try may succeed: that is no reason to
-// run commands without a sandbox.
+// Unavailable makes an error of a sandbox wrap ErrUnavailable if the machine refuses what it needs
+// (package refusal).
 func Unavailable(err error) error {
-	if errno, ok := errors.AsType[unix.Errno](err); ok && slices.Contains(refusals, errno) && !errors.Is(err, ErrView) {
+	if refusal.Is(err) && !errors.Is(err, ErrView) {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	return err
-}
-
-// refusals say that this user may not, or that this kernel cannot. ENOSPC is a limit of namespaces,
-// which a machine may set to 0.
-var refusals = []unix.Errno{
-	unix.EPERM, unix.EACCES, unix.EINVAL, unix.ENOSYS, unix.EOPNOTSUPP, unix.ENODEV, unix.ENOENT, unix.EROFS, unix.ENOSPC,
 }
 
 // Lacks reports whether commands do not have a file or folder at path, neither the machine's nor
