@@ -90,7 +90,7 @@ func cover(dir string, flags uintptr) error {
 // owners cannot unmount them for good.
 func dropRoots() error {
 	return detach(func(m mountinfo.Mount) bool {
-		return m.Source == names.MountSource && paths.Below(m.Point, building) && m.Point != building
+		return m.Source == names.MountSource && paths.Below(m.Point, building)
 	})
 }
 
@@ -115,9 +115,9 @@ func (o *Options) hidden() ([]string, error) {
 // detachRounds limits how often detach reads the table of mounts.
 const detachRounds = 64
 
-// detach unmounts the mounts in unwanted, the newest first. A worker may give an input root another
-// name meanwhile, so that it is not found by the name in the table: detach reads that again, and
-// fails if some are always missed.
+// detach unmounts the mounts of the new root that are in unwanted, the newest first. A worker may give
+// an input root another name meanwhile, so that it is not found by the name in the table: detach reads
+// that again, and fails if some are always missed.
 func detach(unwanted func(mountinfo.Mount) bool) error {
 	found := ""
 	for range detachRounds {
@@ -127,6 +127,9 @@ func detach(unwanted func(mountinfo.Mount) bool) error {
 		}
 		found = ""
 		for _, m := range slices.Backward(all) {
+			if m.Point == building {
+				break // what is older is below the new root: its names lead into that
+			}
 			if !unwanted(m) {
 				continue
 			}
