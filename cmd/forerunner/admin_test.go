@@ -100,7 +100,7 @@ func TestWhatUsersMistype(t *testing.T) {
 	hash := strings.Repeat("ab", 32)
 	_, noHash := parseDigest("abc/12")
 	_, noSize := parseDigest(hash)
-	_, noPattern := requiredPattern([]string{"host"})
+	_, noPattern := requiredPattern([]string{"host"}, exampleOfWorkers)
 	for _, test := range []struct {
 		err  error
 		code int
@@ -119,6 +119,17 @@ func TestWhatUsersMistype(t *testing.T) {
 	}
 }
 
+// TestNoPattern: each verb that needs a pattern names one of its own kind.
+func TestNoPattern(t *testing.T) {
+	for verb, want := range map[string]string{"queue kill": "target=", "workers drain": "host=", "workers undrain": "host="} {
+		cmd := command()
+		cmd.SetArgs(append(strings.Fields(verb), "--remote=127.0.0.1:1"))
+		if err := cmd.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), "give a pattern, such as "+want) {
+			t.Errorf("%s: %v", verb, err)
+		}
+	}
+}
+
 // TestPatternsWithoutValue: a variable of the shell that is not set does not kill or drain all
 // others.
 func TestPatternsWithoutValue(t *testing.T) {
@@ -126,7 +137,7 @@ func TestPatternsWithoutValue(t *testing.T) {
 		"target=": "target= has no value; target=* matches any", "host=a,name=": "name= has no value; name=* matches any",
 		"instance=": "", "host=*": "", "instance=,target=//x": "",
 	} {
-		_, err := filledPattern(strings.Split(pattern, ","))
+		_, err := filledPattern(strings.Split(pattern, ","), exampleOfWorkers)
 		if got := flags.ExitCode(err); want != "" && (err == nil || err.Error() != want || got != 2) || want == "" && err != nil {
 			t.Errorf("%s: %v, exit code %d, want %q", pattern, err, got, want)
 		}

@@ -143,7 +143,7 @@ func drainCommand() *cobra.Command {
 		"forerunner workers drain 'host=build-*' --reason='new kernel' --wait",
 	},
 		func(ctx context.Context, c *adminCall, args []string) error {
-			p, err := filledPattern(args)
+			p, err := filledPattern(args, exampleOfWorkers)
 			if err != nil {
 				return err
 			}
@@ -214,7 +214,7 @@ func undrainCommand() *cobra.Command {
 		"forerunner workers undrain 'host=build-*'",
 	},
 		func(ctx context.Context, c *adminCall, args []string) error {
-			p, err := requiredPattern(args)
+			p, err := requiredPattern(args, exampleOfWorkers)
 			if err != nil {
 				return err
 			}
