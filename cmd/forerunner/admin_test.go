@@ -5,10 +5,12 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/forerunner-build/forerunner/farm/flags"
 	"github.com/forerunner-build/forerunner/proto/admin"
@@ -40,6 +42,22 @@ func TestAllWorkersAreListed(t *testing.T) {
 	}
 	if len(list.GetWorkers()) != 2 || len(list.GetLost()) != 1 || len(list.GetDrains()) != 1 || list.GetNextPageToken() != "" {
 		t.Errorf("listed: %v", list)
+	}
+}
+
+// TestDrainsAreListed: a drain that matches nothing, as after a typing error, is seen as such.
+func TestDrainsAreListed(t *testing.T) {
+	var out strings.Builder
+	drain := func(host string, matching int32) *admin.ActiveDrain {
+		return &admin.ActiveDrain{
+			Pattern: &admin.Pattern{Attributes: map[string]string{"host": host}}, Author: "ann", Reason: "disks", Matching: matching,
+			Since: timestamppb.New(time.Now().Add(-time.Hour)),
+		}
+	}
+	err := (&adminCall{out: &out}).printWorkers(&admin.ListWorkersResponse{Drains: []*admin.ActiveDrain{drain("a", 1), drain("old", 0)}})
+	const want = "drained: host=a for 1h0m0s by ann: disks\ndrained: host=old for 1h0m0s by ann: disks (no connected worker matches)\n"
+	if err != nil || !strings.HasSuffix(out.String(), want) {
+		t.Errorf("error %v, printed\n%s", err, out.String())
 	}
 }
 

@@ -104,6 +104,9 @@ func (c *adminCall) printWorkers(list *admin.ListWorkersResponse) error {
 		if d.GetReason() != "" {
 			line += ": " + d.GetReason()
 		}
+		if d.GetMatching() == 0 {
+			line += " (no connected worker matches)"
+		}
 		if _, err := fmt.Fprintln(c.out, line); err != nil {
 			return err
 		}
