@@ -98,8 +98,13 @@ func TestOutputsAsTheyAreTyped(t *testing.T) {
 // TestPathsOutsideOfTheInputRoot: they are wrong values of flags, before anything is uploaded.
 func TestPathsOutsideOfTheInputRoot(t *testing.T) {
 	for _, args := range [][]string{
-		{"--output=../x"}, {"--output=/etc"}, {"--output=../../x", "--working-directory=dir"},
-		{"--working-directory=/abs"}, {"--working-directory=a/../.."}, {"--input=../a=."}, {"--input=/a=."},
+		{"--output=../x"},
+		{"--output=/etc"},
+		{"--output=../../x", "--working-directory=dir"},
+		{"--working-directory=/abs"},
+		{"--working-directory=a/../.."},
+		{"--input=../a=."},
+		{"--input=/a=."},
 	} {
 		cmd := execCommand()
 		cmd.SetArgs(append(args, "--remote=127.0.0.1:1", "true"))
