@@ -10,7 +10,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/runner/launchertest"
 	"github.com/forerunner-build/forerunner/sandbox"
 )
@@ -90,27 +89,6 @@ func TestNothingIsMountedBelowWhatIsHidden(t *testing.T) {
 		if got := launchertest.Say(t, l, launchertest.Shell(t, "grep -c "+below+" /proc/self/mountinfo || :")); got != want {
 			t.Errorf("hiding %s: mounted %s times, want %s", hide, got, want)
 		}
-	}
-}
-
-// TestRootsBelowTmp: a worker whose folder is below /tmp, where a launcher builds its root, does not
-// keep launchers from starting, and commands do not see its input roots.
-func TestRootsBelowTmp(t *testing.T) {
-	dir, err := os.MkdirTemp("/tmp", "sandbox-test-")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = os.RemoveAll(dir) })
-	if err := unix.Mount(names.MountSource, dir, "tmpfs", 0, ""); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { _ = unix.Unmount(dir, unix.MNT_DETACH) })
-	if err := os.WriteFile(filepath.Join(dir, "file"), nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	l := launchertest.Sandboxed(t, nil)
-	if got := launchertest.Say(t, l, launchertest.Shell(t, "ls /tmp; grep -c "+dir+" /proc/self/mountinfo || :")); got != "0" {
-		t.Errorf("says %q", got)
 	}
 }
 
