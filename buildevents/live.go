@@ -75,7 +75,7 @@ func (l *live) take(in *stream, n int64, e *publish.BuildEvent) bool {
 	l.changed = true
 	if l.timer == nil {
 		l.timer = time.AfterFunc(l.wait, l.tick)
-		l.wait = min(2*l.wait, lastWrite)
+		l.wait = min(max(2*l.wait, nextWrite), lastWrite)
 	}
 	return true
 }

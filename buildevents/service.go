@@ -232,6 +232,7 @@ func decoded(packed *anypb.Any) (e *bazel.BuildEvent, isTooLarge bool) {
 	return e, false
 }
 
-// Writes of a build that is published begin after firstWrite, and come ever more seldom, but no
-// later than lastWrite.
-const firstWrite, lastWrite = 2 * time.Second, 2 * time.Minute
+// Writes of a build that is published begin after firstWrite, with its command and user, which come
+// first: they are not lost when the scheduler is killed. The next comes after nextWrite, and the
+// others ever more seldom, but no later than lastWrite.
+const firstWrite, nextWrite, lastWrite = 250 * time.Millisecond, 2 * time.Second, 2 * time.Minute

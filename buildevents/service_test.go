@@ -457,8 +457,8 @@ func TestFloodOfBuilds(t *testing.T) {
 	})
 }
 
-// TestWrites has a build that runs for an hour. Its state must be found soon, but must not be
-// written for each event.
+// TestWrites has a build that runs for an hour. Its beginning must be found at once and its state
+// soon, but must not be written for each event.
 func TestWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore(t, "")
@@ -469,6 +469,9 @@ func TestWrites(t *testing.T) {
 			}
 			time.Sleep(time.Second)
 			synctest.Wait()
+			if n == 0 && len(kept(t, store)) != 1 {
+				t.Error("after 1 s there is nothing")
+			}
 			if n == 5 {
 				if b := kept(t, store); len(b) != 1 || b[0].GetBuild().GetTargetsBuilt() < 2 {
 					t.Errorf("after 5 s there are %v", b)

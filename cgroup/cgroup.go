@@ -11,10 +11,12 @@ import (
 
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
+
+	"github.com/forerunner-build/forerunner/refusal"
 )
 
-// ErrUnavailable means that this machine or these privileges offer no usable hierarchy. The error
-// that wraps it lists every attempt and the missing parts.
+// ErrUnavailable means that this machine or these privileges offer no usable hierarchy (package
+// refusal). The error that wraps it lists every attempt and the missing parts.
 var ErrUnavailable = errors.New("cgroups unavailable")
 
 // ErrInUse means that a living process holds the group of the same name.
@@ -116,7 +118,7 @@ func Open(o Options) (*Parent, error) {
 			p.openControls(around, h.own)
 			return p, nil
 		}
-		if errors.Is(err, ErrInUse) || errors.Is(err, ErrBusy) {
+		if !refusal.Is(err) {
 			return nil, err
 		}
 		why = append(why, fmt.Errorf("v%d: %w", h.version, err))

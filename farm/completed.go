@@ -27,7 +27,7 @@ func (s *Scheduler) openCompleted(ctx context.Context, of schedulerOf, o *schedu
 	}
 	o.Finished = finished.New(finished.Options{
 		Store: r.Store, Blobs: func(instance string, fn digest.Function) finished.Blobs { return of.storage.View(instance, fn) },
-		Memory: options.Memory, Logger: s.Logger,
+		Memory: options.Memory,
 	})
 	for _, c := range o.Finished.Collectors() {
 		if err := of.registry.Register(c); err != nil {

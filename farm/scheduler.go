@@ -99,7 +99,7 @@ func (s *Scheduler) own() *settings.Set {
 	s.Config.ActionProperties = policy.ActionProperties
 	s.Tracing.FromEnvironment()
 	return settings.Of(s).Checked(dial.CheckPort, "listen", "http").Checked(checkPageURL, "page-url").
-		Checked(storage.CheckLocation, "storage")
+		Checked(storage.CheckLocation, "storage").Needed("data")
 }
 
 // Files returns the files that the flags and the configuration name.

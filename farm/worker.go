@@ -141,7 +141,7 @@ func (w *Worker) own() *settings.Set {
 	w.Data = flags.DefaultData("forerunner-worker")
 	w.Tracing.FromEnvironment()
 	return settings.Of(w).Checked(dial.Check, "scheduler").Checked(dial.CheckStorage, "storage").
-		Checked(dial.CheckPort, "http", "serve-cache")
+		Checked(dial.CheckPort, "http", "serve-cache").Needed("data")
 }
 
 // absolute makes folders absolute: launchers need that, and Data identifies this worker.

@@ -19,8 +19,8 @@ func buildOf(invocation, user string, last int64) *historypb.Record {
 	}
 }
 
-// names returns the builds that Find returns over all pages, each as "invocation user event".
-func names(t *testing.T, s *Store, q Query) (list []string) {
+// foundBuilds returns the builds that Find returns over all pages, each as "invocation user event".
+func foundBuilds(t *testing.T, s *Store, q Query) (list []string) {
 	t.Helper()
 	q.Builds = true
 	for _, r := range find(t, s, q) {
@@ -44,7 +44,7 @@ func TestBuilds(t *testing.T) {
 	check := func() {
 		t.Helper()
 		for limit := 1; limit < 5; limit++ {
-			if got, want := names(t, s, Query{Limit: limit}), []string{"two ann 4", "one ann 3", "one eve 2"}; !slices.Equal(got, want) {
+			if got, want := foundBuilds(t, s, Query{Limit: limit}), []string{"two ann 4", "one ann 3", "one eve 2"}; !slices.Equal(got, want) {
 				t.Errorf("builds by %d: %q, want %q", limit, got, want)
 			}
 		}
@@ -119,7 +119,7 @@ func TestFindBuilds(t *testing.T) {
 		{Query{Owned: func(user, _ string) bool { return user == "bob" || user == "annika" }}, nil}, // nobody has to trust these names
 	} {
 		c.q.Limit = 10
-		if got := names(t, s, c.q); !slices.Equal(got, c.want) {
+		if got := foundBuilds(t, s, c.q); !slices.Equal(got, c.want) {
 			t.Errorf("%+v: %q, want %q", c.q, got, c.want)
 		}
 	}

@@ -21,12 +21,12 @@ var ErrToken = errors.New("no such page")
 
 // A Query selects records that match all its fields.
 type Query struct {
-	// Operation is a name, Action is HASH/SIZE.
+	// Operation is a glob of names, Action one of HASH/SIZE.
 	Operation, Action string
 	// Where has globs by field: "*" matches any text, "?" any character.
 	Where map[Field]string
-	// Exact: the texts of Where are whole fields instead of globs, and a user is an authenticated
-	// one, not one that a build tool reports.
+	// Exact: Operation, Action and the texts of Where are whole fields instead of globs, a worker is
+	// a key of names.WorkerKey, and a user is an authenticated one, not one that a build tool reports.
 	Exact bool
 	// Text must be part of one of the fields, or the beginning of the action's hash or of the
 	// digits of the operation's name. Case does not matter.
@@ -127,7 +127,7 @@ func (s *Store) Find(ctx context.Context, q Query) (found []*historypb.Record, n
 		m.close()
 	}
 	if q.Order == Slowest {
-		return s.readHits(slowest.Sorted(), byNumber), "", nil
+		return slices.DeleteFunc(s.readHits(slowest.Sorted(), byNumber), func(r *historypb.Record) bool { return !q.is(r) }), "", nil
 	}
 	return p.records, "", nil
 }
@@ -161,10 +161,19 @@ func (p *page) add(m *matcher, row int) bool {
 	return true
 }
 
-// is reports whether r is the requested operation or action. An index has only the beginning of
-// both.
+// is reports whether r is one of the requested operations or actions. An index has only the beginning
+// of both.
 func (q *Query) is(r *historypb.Record) bool {
-	return (q.Operation == "" || r.GetOperation() == q.Operation) && (q.Action == "" || r.GetAction() == q.Action)
+	if q.Exact {
+		return (q.Operation == "" || r.GetOperation() == q.Operation) && (q.Action == "" || r.GetAction() == q.Action)
+	}
+	return isOf(q.Operation, r.GetOperation()) && isOf(q.Action, r.GetAction())
+}
+
+// isOf reports whether a name matches glob, or glob is empty.
+func isOf(glob, name string) bool {
+	fits, err := globbed([]string{name}, cmp.Or(glob, "*"))
+	return err == nil && fits[0]
 }
 
 // readHits returns the records of hits in their order.

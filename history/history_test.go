@@ -108,7 +108,22 @@ func TestFind(t *testing.T) {
 			"all":       {Query{}, func(int, *historypb.Record) bool { return true }},
 			"operation": {Query{Operation: recordOf(1234).GetOperation()}, func(i int, _ *historypb.Record) bool { return i == 1234 }},
 			"action":    {Query{Action: recordOf(4321).GetAction()}, func(i int, _ *historypb.Record) bool { return i == 4321 }},
-			"target":    {Query{Where: map[Field]string{Target: "//src/package7:*"}}, func(i int, _ *historypb.Record) bool { return i%40 == 7 }},
+			"operations": {
+				Query{Operation: recordOf(1234).GetOperation()[:len("operations/")+9] + "*"},
+				func(i int, _ *historypb.Record) bool { return i == 1234 },
+			},
+			"actions": {
+				Query{Action: recordOf(4321).GetAction()[:12] + "*2"},
+				func(i int, _ *historypb.Record) bool { return i == 4321 },
+			},
+			"no actions": {Query{Action: recordOf(4321).GetAction()[:12] + "*3"}, func(int, *historypb.Record) bool { return false }},
+			"exactly": {
+				Query{Action: recordOf(4321).GetAction()[:12] + "*2", Exact: true},
+				func(int, *historypb.Record) bool { return false },
+			},
+			"worker":         {Query{Where: map[Field]string{Worker: "host=w3"}}, func(i int, _ *historypb.Record) bool { return i%5 == 3 }},
+			"text of worker": {Query{Text: "host=W4"}, func(i int, _ *historypb.Record) bool { return i%5 == 4 }},
+			"target":         {Query{Where: map[Field]string{Target: "//src/package7:*"}}, func(i int, _ *historypb.Record) bool { return i%40 == 7 }},
 			"two": {
 				Query{Where: map[Field]string{Mnemonic: "GoLink", Worker: "*w?*", Invocation: "invocation-12"}},
 				func(i int, _ *historypb.Record) bool { return i%3 == 1 && i/100 == 12 },

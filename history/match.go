@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/proto/pattern"
 )
 
@@ -19,7 +20,7 @@ type matcher struct {
 	x    *indexFile
 	file *os.File
 
-	op, action    uint64
+	op, action    beginning
 	since, before uint64
 	took          uint32
 	outcomes      uint16
@@ -87,8 +88,8 @@ func (m *matcher) prepare() error {
 		}
 	}
 	if q.Operation != "" || q.Action != "" {
-		m.op, _ = digits(strings.TrimPrefix(q.Operation, operationPrefix))
-		m.action, _ = digits(q.Action)
+		m.op = q.beginningOf(strings.TrimPrefix(q.Operation, operationPrefix))
+		m.action = q.beginningOf(q.Action)
 		if err := x.need(opsSection, actionsSection); err != nil {
 			return err
 		}
@@ -126,7 +127,7 @@ func (m *matcher) fit(f Field, glob string) (err error) {
 		return nil
 	}
 	if !m.q.Builds {
-		m.fits[f], err = globbed(m.x.tables[f], glob)
+		m.fits[f], err = globbed(m.shown(f), glob)
 		return err
 	}
 	if m.fits[f], err = globbedBuilds(f, m.x.tables[f], glob); err != nil || f != User {
@@ -137,6 +138,19 @@ func (m *matcher) fit(f Field, glob string) (err error) {
 	}
 	m.localUser, err = globbedUsers(m.x.tables[Worker], glob)
 	return err
+}
+
+// shown returns the texts of a field as lists show them.
+func (m *matcher) shown(f Field) []string {
+	table := m.x.tables[f]
+	if f != Worker || m.q.Builds {
+		return table
+	}
+	machines := make([]string, len(table))
+	for i, key := range table {
+		machines[i], _ = names.Machine(key)
+	}
+	return machines
 }
 
 // begin returns the row before which a page begins. It also notes the builds that earlier pages
@@ -168,7 +182,7 @@ func (m *matcher) prepareText() error {
 			return err
 		}
 		m.text[f] = make([]bool, len(m.x.tables[f]))
-		for i, s := range m.x.tables[f] {
+		for i, s := range m.shown(f) {
 			m.text[f][i] = strings.Contains(strings.ToLower(s), text)
 		}
 	}
@@ -207,6 +221,26 @@ func globbed(table []string, glob string) ([]bool, error) {
 	return fits, nil
 }
 
+// A beginning is that of a name or hash, in the highest bits of digits: all of them, or those before
+// a "*" or "?".
+type beginning struct {
+	digits uint64
+	shift  int // number of bits that follow
+}
+
+// beginningOf returns what a name or hash begins with that matches glob.
+func (q *Query) beginningOf(glob string) beginning {
+	i := strings.IndexAny(glob, "*?")
+	if i < 0 || q.Exact {
+		v, _ := digits(glob)
+		return beginning{v, 0}
+	}
+	v, n := digits(glob[:i])
+	return beginning{v, 64 - 4*n}
+}
+
+func (b beginning) is(digits uint64) bool { return (digits^b.digits)>>b.shift == 0 }
+
 // matches reports whether the columns of a row match.
 func (m *matcher) matches(row int) bool {
 	x := m.x
@@ -218,7 +252,7 @@ func (m *matcher) matches(row int) bool {
 		m.outcomes>>(mark&outcomeMask)&1 == 0 || m.q.Retried && mark&retriedMark == 0 || m.q.Builds != (mark&buildMark != 0) {
 		return false
 	}
-	if m.q.Operation != "" && x.ops[row] != m.op || m.q.Action != "" && x.actions[row] != m.action {
+	if m.q.Operation != "" && !m.op.is(x.ops[row]) || m.q.Action != "" && !m.action.is(x.actions[row]) {
 		return false
 	}
 	for f := range fields {

@@ -64,7 +64,7 @@ func TestShares(t *testing.T) {
 			if first == 0 || first > c.many/2 || second == 0 || second >= first {
 				t.Errorf("of %d builds each are kept %d, while there is room, and %d", c.many, first, second)
 			}
-			if got := names(t, s, Query{Limit: 100, Where: map[Field]string{User: "alice"}}); len(got) != 2 {
+			if got := foundBuilds(t, s, Query{Limit: 100, Where: map[Field]string{User: "alice"}}); len(got) != 2 {
 				t.Errorf("what is left of others are %q", got)
 			}
 			if n := len(find(t, s, Query{Limit: 1000})); n != 500 {

@@ -2,12 +2,16 @@ package mountinfo
 
 import (
 	"os"
+	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 )
 
 // A Mount is one line of the table.
 type Mount struct {
+	ID      int    // number of the mount
+	Parent  int    // number of the mount that it is on
 	Device  string // number of the file system's device, as major:minor
 	Root    string // mounted folder of the file system
 	Point   string // mount point, below the root of this process
@@ -17,13 +21,43 @@ type Mount struct {
 	Line    string // the whole line as the kernel writes it
 }
 
-// Read returns the mounts that this process sees, in the order in which they were mounted.
+// Read returns the mounts that this process reaches by a path.
 func Read() ([]Mount, error) {
 	text, err := os.ReadFile("/proc/self/mountinfo")
 	if err != nil {
 		return nil, err
 	}
-	return Parse(string(text)), nil
+	return reachable(Parse(string(text))), nil
+}
+
+// reachable leaves out mounts that no path leads to, although the table names one: another mount
+// lies over a folder above. Where several are mounted on one another all remain.
+func reachable(all []Mount) []Mount {
+	type place struct {
+		on   int
+		path string
+	}
+	places := make(map[place]bool, len(all)) // where something is mounted
+	byID := make(map[int]Mount, len(all))
+	for _, m := range all {
+		places[place{m.Parent, m.Point}] = true
+		byID[m.ID] = m
+	}
+	return slices.DeleteFunc(all, func(m Mount) bool {
+		for below := len(byID); below >= 0; below-- {
+			for path, above := m.Point, filepath.Dir(m.Point); above != path; path, above = above, filepath.Dir(above) {
+				if places[place{m.Parent, above}] {
+					return true
+				}
+			}
+			parent, ok := byID[m.Parent]
+			if !ok {
+				return false
+			}
+			m = parent
+		}
+		return false // a table with a circle
+	})
 }
 
 // Parse returns the mounts of a table. It skips invalid lines: a file system writes its options
@@ -46,8 +80,16 @@ func parseLine(line string) (Mount, bool) {
 	if len(m) < 6 || len(f) < 3 {
 		return Mount{}, false
 	}
+	id, err := strconv.Atoi(m[0])
+	if err != nil {
+		return Mount{}, false
+	}
+	parent, err := strconv.Atoi(m[1])
+	if err != nil {
+		return Mount{}, false
+	}
 	return Mount{
-		Device: m[2], Root: unescape(m[3]), Point: unescape(m[4]),
+		ID: id, Parent: parent, Device: m[2], Root: unescape(m[3]), Point: unescape(m[4]),
 		Type: unescape(f[0]), Source: unescape(f[1]), Options: f[2],
 		Line: line,
 	}, true

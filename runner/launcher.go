@@ -90,7 +90,7 @@ func StartLauncher(ctx context.Context, o LauncherOptions) (*Launcher, error) {
 	if o.Sandbox != nil {
 		terminals, err := o.Sandbox.Terminals()
 		if err != nil {
-			return nil, errors.Join(fmt.Errorf("start launcher: %w: %w", sandbox.ErrUnavailable, err), l.Close(ctx))
+			return nil, errors.Join(fmt.Errorf("start launcher: %w", sandbox.Unavailable(err)), l.Close(ctx))
 		}
 		defer terminals.Close()
 		setup.addFile(fileTerminals, int(terminals.Fd()))

@@ -151,10 +151,8 @@ func (s *server) prepare(setup *message) error {
 		return err
 	}
 	if setup.Sandbox != nil {
-		if err := s.enterSandbox(setup); errors.Is(err, sandbox.ErrView) {
-			return err
-		} else if err != nil {
-			return fmt.Errorf("%w: %w", sandbox.ErrUnavailable, err)
+		if err := s.enterSandbox(setup); err != nil {
+			return sandbox.Unavailable(err)
 		}
 	}
 	if s.slot != nil {
@@ -224,7 +222,7 @@ func (s *server) forker(p *sandbox.Policy) (*forker, error) {
 func (s *server) equip(f *forker, p *sandbox.Policy) (err error) {
 	if s.box != nil {
 		if f.sandbox, err = s.box.Thread(p); err != nil {
-			return fmt.Errorf("%w: %w", sandbox.ErrUnavailable, err)
+			return sandbox.Unavailable(err)
 		}
 	}
 	if s.slot != nil {

@@ -27,7 +27,7 @@ type Box struct {
 // closes.
 func Enter(o *Options, groups []Cgroup, terminals int) (*Box, error) {
 	if !forksInto {
-		return nil, errors.New("no sandbox on " + runtime.GOARCH)
+		return nil, fmt.Errorf("%w: no sandbox on %s", ErrUnavailable, runtime.GOARCH)
 	}
 	if err := o.newRoot(groups, terminals); err != nil {
 		return nil, err

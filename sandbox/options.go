@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/forerunner-build/forerunner/paths"
+	"github.com/forerunner-build/forerunner/refusal"
 )
 
 // Root is the path of the input root in a sandbox, with every launcher.
@@ -47,11 +48,11 @@ type Cgroup struct{ Point, Dir string }
 // Its host name is its own.
 const CloneFlags = unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWUTS
 
-// Unavailable makes an error of starting a process with CloneFlags wrap ErrUnavailable, if the
-// machine lacks support.
+// Unavailable makes an error of a sandbox wrap ErrUnavailable if the machine refuses what it needs
+// (package refusal).
 func Unavailable(err error) error {
-	if errors.Is(err, unix.EPERM) || errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSPC) {
-		return fmt.Errorf("%w: make mount, process and host name namespaces: %w", ErrUnavailable, err)
+	if refusal.Is(err) && !errors.Is(err, ErrView) {
+		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	return err
 }

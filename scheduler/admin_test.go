@@ -119,7 +119,7 @@ func TestDrainTells(t *testing.T) {
 			t.Errorf("told %v", told)
 		}
 		drains := asked(t, f.operator().ListWorkers, &admin.ListWorkersRequest{}).GetDrains()
-		if len(drains) != 2 || drains[1].GetReason() != "disk" || !drains[1].GetSince().AsTime().Equal(time.Now()) {
+		if len(drains) != 2 || drains[0].GetMatching() != 0 || drains[1].GetMatching() != 1 || drains[1].GetReason() != "disk" || !drains[1].GetSince().AsTime().Equal(time.Now()) {
 			t.Errorf("drains %v", drains)
 		}
 	})

@@ -64,7 +64,7 @@ func (s *endings) finished(st *event.Status) {
 		if st.Queue != nil {
 			s.metrics.queued.of(*st.Queue).Observe(queued.Seconds())
 		}
-		fields = append(fields, zap.String(names.WorkerField, st.Worker), zap.Int("attempts", st.Attempts),
+		fields = append(append(fields, workerFields(st.Worker)...), zap.Int("attempts", st.Attempts),
 			zap.Duration(names.QueuedField, queued), zap.Duration(names.RanField, ran))
 	}
 	if x := st.Response.GetResult().GetExitCode(); x != 0 {
@@ -103,15 +103,13 @@ func (s *endings) taken(x *event.Taken) {
 // log.
 func (s *endings) countTaken(x *event.Taken) []zap.Field {
 	s.metrics.returned.WithLabelValues(x.Why.Label()).Inc()
-	return []zap.Field{
-		zap.String("operation", x.Name), zap.String(names.ActionField, x.Digest.String()), zap.String(names.WorkerField, x.Worker),
-	}
+	return append([]zap.Field{zap.String("operation", x.Name), zap.String(names.ActionField, x.Digest.String())}, workerFields(x.Worker)...)
 }
 
 // suspended logs that a worker gets nothing for a while.
 func (s *endings) suspended(x event.Suspension) {
 	s.log.Warn("worker suspended: its actions fail and those of other workers do not; later it gets one action to try",
-		zap.Any("worker", x.ID), zap.Int("failed_in_a_row", x.Row), zap.Int("failed_of_last_16", x.Failures),
+		zap.String(names.WorkerField, names.Pairs(x.ID)), zap.Int("failed_in_a_row", x.Row), zap.Int("failed_of_last_16", x.Failures),
 		zap.String("last_action", x.Last), zap.Time("until", x.Until))
 }
 
@@ -119,12 +117,22 @@ func (s *endings) suspended(x event.Suspension) {
 func (s *endings) departed(d event.Departure) {
 	s.peers.serves(d.Worker, "")
 	if d.Drained {
-		s.log.Debug("worker has left", zap.String("worker", d.Worker))
+		s.log.Debug("worker has left", workerFields(d.Worker)...)
 		return
 	}
 	if s.lost.Add(time.Now(), d) {
 		s.metrics.lost.Inc()
 	}
 	s.log.Warn("worker lost: it did not call in time",
-		zap.String("worker", d.Worker), zap.String("action", d.Action))
+		append(workerFields(d.Worker), zap.String("action", d.Action))...)
+}
+
+// workerFields name the worker with a key as patterns do, and its position, if it has several.
+func workerFields(key string) []zap.Field {
+	machine, position := names.Machine(key)
+	fields := []zap.Field{zap.String(names.WorkerField, machine)}
+	if position != "" {
+		fields = append(fields, zap.String(names.PositionField, position))
+	}
+	return fields
 }

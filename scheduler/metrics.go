@@ -215,7 +215,7 @@ func (m *metrics) collectQueues(c chan<- prometheus.Metric, queues []view.Queue)
 func (m *metrics) collectSuspects(c chan<- prometheus.Metric, suspects []map[string]string) {
 	seen := map[string]bool{}
 	for _, id := range suspects {
-		name := names.WorkerKey("", id)
+		name := names.Pairs(id)
 		if !seen[name] {
 			c <- prometheus.MustNewConstMetric(m.suspects, prometheus.GaugeValue, 1, name)
 		}

@@ -42,7 +42,7 @@ func TestFailingWorkerIsSuspended(t *testing.T) {
 				t.Errorf("%v", w)
 			}
 		}
-		if got := suspects(t, registry); got != `{"host":"broken"}` {
+		if got := suspects(t, registry); got != "host=broken" {
 			t.Errorf("the metric names %s", got)
 		}
 		if q := asked(t, f.operator().ListQueues, &admin.ListQueuesRequest{}).GetQueues()[0]; q.GetSuspended() != 1 || q.GetBusy() != 1 || q.GetWorkers() != 2 {

@@ -193,7 +193,7 @@ func (t *twins) warn(log *zap.Logger, worker string, err error) {
 	}
 	t.logged.Put(worker, time.Now())
 	log.Warn("two processes have the same worker identity; the second is refused; give each its own --id",
-		zap.String("worker", worker), zap.Error(err))
+		append(workerFields(worker), zap.Error(err))...)
 }
 
 // parseReport checks and converts a request. Its errors are gRPC statuses.

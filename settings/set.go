@@ -29,6 +29,7 @@ type Field struct {
 	pointer any
 	literal string                  // the tag default
 	check   func(text string) error // nil: none
+	needed  bool                    // it may not be empty
 }
 
 // Key returns the name in the file.
@@ -276,6 +277,9 @@ func (f *Field) register(flags *pflag.FlagSet) *pflag.Flag {
 	}
 	if f.check != nil {
 		flag.Value = checkedValue{flag.Value, f.check}
+	}
+	if f.needed {
+		flag.Value = neededValue{flag.Value}
 	}
 	if f.literal != "" {
 		if err := flag.Value.Set(f.literal); err != nil {

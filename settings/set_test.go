@@ -265,6 +265,24 @@ func TestChecked(t *testing.T) {
 	}
 }
 
+// TestNeeded refuses an empty value, also of the environment: in a data folder "" a program would
+// write where it was started.
+func TestNeeded(t *testing.T) {
+	f := pflag.NewFlagSet("test", pflag.ContinueOnError)
+	tuning := Of(&server{}).Needed("data", "missing").Register(f)
+	if err := f.Set("data", ""); err == nil || !strings.Contains(err.Error(), "it is empty") {
+		t.Errorf("flag: %v", err)
+	}
+	if err := f.Set("data", "x"); err != nil {
+		t.Error(err)
+	}
+	t.Setenv("FORERUNNER_DATA", "")
+	f.Lookup("data").Changed = false
+	if err := FromEnvironment(f, tuning); err == nil || !strings.Contains(err.Error(), "FORERUNNER_DATA: it is empty") {
+		t.Errorf("environment: %v", err)
+	}
+}
+
 func TestFlow(t *testing.T) {
 	word := strings.Repeat("w", 60)
 	if got, want := Flow("a\nb\n\n"+word+"\n"+word+" c"), "a b\n\n"+word+"\n"+word+" c"; got != want {

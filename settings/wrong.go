@@ -2,6 +2,7 @@ package settings
 
 import (
 	"fmt"
+	"slices"
 
 	"github.com/spf13/pflag"
 )
@@ -29,6 +30,26 @@ func (s *Set) Checked(check func(text string) error, names ...string) *Set {
 		}
 	}
 	return s
+}
+
+// Needed makes the settings with some names refuse an empty value. A name without a setting has no
+// effect.
+func (s *Set) Needed(names ...string) *Set {
+	for _, f := range s.Fields {
+		f.needed = f.needed || slices.Contains(names, f.Name)
+	}
+	return s
+}
+
+// A neededValue is the value of a flag that may not be empty.
+type neededValue struct{ pflag.Value }
+
+// Set sets a value that is not empty.
+func (v neededValue) Set(text string) error {
+	if text == "" {
+		return Wrong("it is empty")
+	}
+	return v.Value.Set(text)
 }
 
 // A checkedValue is the value of a flag that has a check.

@@ -266,7 +266,7 @@ func (a *action) finish(ctx context.Context, response *repb.ExecuteResponse) {
 	fields := []zap.Field{
 		zap.String(names.OutcomeField, outcome),
 		zap.Int32(names.ExitCodeField, response.GetResult().GetExitCode()),
-		zap.String(names.WorkerField, names.WorkerKey(a.w.opts.InstancePrefix, a.p.id)),
+		zap.String(names.WorkerField, names.Pairs(names.WithoutPosition(a.p.id))),
 	}
 	for stage, d := range a.times.durations() {
 		a.w.metrics.observe(stage, d)

@@ -39,7 +39,7 @@ func TestLine(t *testing.T) {
 				t.Errorf("line %d has no %q: %v", i, name, got)
 			}
 		}
-		if got["outcome"] != []string{"ok", "exit_code"}[i] || got[names.WorkerField] != names.WorkerKey("", f.worker.positionID(0)) {
+		if got["outcome"] != []string{"ok", "exit_code"}[i] || got[names.WorkerField] != names.Pairs(f.worker.opts.ID) {
 			t.Errorf("line %d: %v", i, got)
 		}
 	}

@@ -318,7 +318,7 @@ func (w *Worker) Run(ctx, abort context.Context) error {
 func (w *Worker) makePositions() (positions []*position, ids []map[string]string) {
 	for i := range w.pipeline.Size() {
 		p := &position{
-			w: w, id: w.positionID(i), index: i, called: make(chan struct{}, 1), log: w.log.With(zap.Int("position", i)),
+			w: w, id: w.positionID(i), index: i, called: make(chan struct{}, 1), log: w.log.With(zap.Int(names.PositionField, i)),
 		}
 		positions, ids = append(positions, p), append(ids, p.id)
 	}

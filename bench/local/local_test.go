@@ -20,12 +20,12 @@ func TestLocalRows(t *testing.T) {
 		bazel bool
 		only  []string
 	}{
-		{"no-ops", false, append(rowsOfOneClient(), rowPerSecond, rowOutput, floor.Noop, floor.Mount)},
+		{"no-ops", false, append(rowsOfOneClient(noops), noops.row(rate), trees.row(latency), trees.row(rate), rowOutput, floor.Noop, floor.Mount)},
 		{"builds", true, []string{rowWallLocal, rowCPULocal, rowMount}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			// An action may take so little of these that the value is 0.
-			mayBeNothing := []string{rowCommandCPU, rowOfStage("wait"), rowOfStage("report")}
+			mayBeNothing := []string{noops.row(commandCPU), noops.rowOfStage("wait"), noops.rowOfStage("report")}
 			if os.Geteuid() != 0 {
 				programs.Needs(t, "a worker needs root")
 			}

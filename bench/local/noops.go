@@ -23,8 +23,18 @@ import (
 	"github.com/forerunner-build/forerunner/farm/dial"
 )
 
-// A noopCell is a farm of separate programs. Its worker has as many slots as there are clients.
+// A work is what small actions do. Names of rows begin with it.
+type work string
+
+const (
+	noops work = "noop" // /bin/true without inputs
+	trees work = "tree" // reads a few files of a large input root
+)
+
+// A noopCell is a farm of separate programs with small actions. Its worker has as many slots as
+// there are clients.
 type noopCell struct {
+	work     work
 	clients  int
 	programs string
 }
@@ -54,11 +64,13 @@ const manyClients = 8
 func (b *localBench) noopCells() []noopCell {
 	var cells []noopCell
 	for _, folder := range b.o.folders() {
-		if b.o.Wants(rowsOfOneClient()...) {
-			cells = append(cells, noopCell{1, folder})
-		}
-		if b.o.Wants(rowPerSecond) {
-			cells = append(cells, noopCell{manyClients, folder})
+		for _, w := range []work{noops, trees} {
+			if b.o.Wants(rowsOfOneClient(w)...) {
+				cells = append(cells, noopCell{w, 1, folder})
+			}
+			if b.o.Wants(w.row(rate)) {
+				cells = append(cells, noopCell{w, manyClients, folder})
+			}
 		}
 	}
 	return cells
@@ -74,10 +86,10 @@ func (b *localBench) measureNoops(ctx context.Context) error {
 		for _, c := range turn(cells, run) {
 			s, err := b.noop(ctx, c)
 			if err != nil {
-				return fmt.Errorf("no-ops of %d clients: %w", c.clients, err)
+				return fmt.Errorf("%s of %d clients: %w", c.work, c.clients, err)
 			}
-			report.Progress("run %d of %d, %d clients, %s: %.2f ms, %.0f/s, µs of CPU: scheduler %.0f, worker %.0f, launchers %.0f, client %.0f, commands %.0f",
-				run+1, b.o.Runs, c.clients, c.programs, report.Median(s.ms), s.perSecond,
+			report.Progress("run %d of %d, %s of %d clients, %s: %.2f ms, %.0f/s, µs of CPU: scheduler %.0f, worker %.0f, launchers %.0f, client %.0f, commands %.0f",
+				run+1, b.o.Runs, c.work, c.clients, c.programs, report.Median(s.ms), s.perSecond,
 				s.scheduler.us, s.worker.us, s.launchers.us, s.clients.us, s.commands)
 			b.noops[c] = append(b.noops[c], s)
 		}
@@ -144,7 +156,13 @@ func (b *localBench) noop(ctx context.Context, c noopCell) (s noopSample, err er
 	}
 	defer func() { err = errors.Join(err, f.end()) }()
 	storage := casclient.New(f.conn, casclient.Options{NoCompression: true})
-	actions, err := testbed.StoreVariants(ctx, storage, noopsBefore+b.o.noops, &repb.Command{Arguments: []string{"/bin/true"}})
+	var actions []digest.Digest
+	switch n := noopsBefore + b.o.noops; c.work {
+	case noops:
+		actions, err = testbed.StoreVariants(ctx, storage, n, &repb.Command{Arguments: []string{"/bin/true"}})
+	case trees:
+		actions, err = storeTrees(ctx, storage, n)
+	}
 	if err != nil {
 		return s, err
 	}
@@ -169,7 +187,10 @@ func (b *localBench) noop(ctx context.Context, c noopCell) (s noopSample, err er
 	if s.stages, err = stagesOf(f.worker.Log, noopsBefore); err != nil {
 		return s, err
 	}
-	for _, a := range answers {
+	for i, a := range answers {
+		if result := a.response.GetResult(); result.GetExitCode() != 0 {
+			return s, fmt.Errorf("action %d: exit code %d: %s", i, result.GetExitCode(), result.GetStderrRaw())
+		}
 		m := a.response.GetResult().GetExecutionMetadata()
 		s.ms = append(s.ms, report.Milliseconds(a.known.Sub(a.asked)))
 		s.stages[beforeWorker] = append(s.stages[beforeWorker], report.Milliseconds(m.GetWorkerStartTimestamp().AsTime().Sub(a.asked)))

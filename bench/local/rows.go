@@ -17,12 +17,13 @@ const (
 	rowMount95     = "mount_ms_p95"
 	rowOutput      = "output_written"
 
-	rowNoop       = "noop_ms"
-	rowNoop99     = "noop_ms_p99"
-	rowCPU        = "noop_cpu_us"
-	rowSwitches   = "noop_switches"
-	rowCommandCPU = "noop_cpu_command_us"
-	rowPerSecond  = "noop_per_s_8"
+	// After the name of a work.
+	latency    = "ms"
+	latency99  = "ms_p99"
+	rate       = "per_s_8"
+	allCPU     = "cpu_us"
+	switches   = "switches"
+	commandCPU = "cpu_command_us"
 )
 
 // rowOfJobs returns the name of the row for a value of --jobs.
@@ -41,42 +42,46 @@ func stagesInOrder() []string {
 	return append(append([]string{beforeWorker}, stages...), afterWorker)
 }
 
-func rowOfStage(stage string) string { return "noop_" + stage + "_ms" }
+// row returns the name of a row of small actions.
+func (w work) row(what string) string { return string(w) + "_" + what }
+
+func (w work) rowOfStage(stage string) string { return w.row(stage + "_ms") }
 
 // A programRow is a row with the CPU time of one program.
 type programRow struct {
-	name string
+	what string
 	of   func(s *noopSample) used
 }
 
 func programRows() []programRow {
 	return []programRow{
-		{"noop_cpu_scheduler_us", func(s *noopSample) used { return s.scheduler }},
-		{"noop_cpu_worker_us", func(s *noopSample) used { return s.worker }},
-		{"noop_cpu_launcher_us", func(s *noopSample) used { return s.launchers }},
-		{"noop_cpu_client_us", func(s *noopSample) used { return s.clients }},
-		{rowCommandCPU, func(s *noopSample) used { return used{us: s.commands} }},
+		{"cpu_scheduler_us", func(s *noopSample) used { return s.scheduler }},
+		{"cpu_worker_us", func(s *noopSample) used { return s.worker }},
+		{"cpu_launcher_us", func(s *noopSample) used { return s.launchers }},
+		{"cpu_client_us", func(s *noopSample) used { return s.clients }},
+		{commandCPU, func(s *noopSample) used { return used{us: s.commands} }},
 	}
 }
 
-func rowsOfOneClient() []string {
-	names := []string{rowNoop, rowNoop99, rowCPU, rowSwitches}
+func rowsOfOneClient(w work) []string {
+	names := []string{w.row(latency), w.row(latency99), w.row(allCPU), w.row(switches)}
 	for _, r := range programRows() {
-		names = append(names, r.name)
+		names = append(names, w.row(r.what))
 	}
 	for _, stage := range stagesInOrder() {
-		names = append(names, rowOfStage(stage))
+		names = append(names, w.rowOfStage(stage))
 	}
 	return names
 }
 
 func rowNames() []string {
-	return slices.Concat(buildRows(), rowsOfOneClient(), []string{rowPerSecond, rowOutput}, floor.Names())
+	return slices.Concat(buildRows(), rowsOfOneClient(noops), rowsOfOneClient(trees),
+		[]string{noops.row(rate), trees.row(rate), rowOutput}, floor.Names())
 }
 
 // rows returns the rows of the results.
 func (b *localBench) rows() []report.Row {
-	all := slices.Concat(b.ratios(), b.mounts(), b.outputRows(), b.noopRows(), b.floors.Rows())
+	all := slices.Concat(b.ratios(), b.mounts(), b.outputRows(), b.noopRows(noops), b.noopRows(trees), b.floors.Rows())
 	return slices.DeleteFunc(all, func(r report.Row) bool { return r.Value == nil || !b.o.Wants(r.Name) })
 }
 
@@ -177,40 +182,47 @@ func (b *localBench) outputRows() []report.Row {
 	return []report.Row{r}
 }
 
-func (b *localBench) noopRows() []report.Row {
-	of := func(name, unit, wanted string, clients int, note string, value func(*noopSample) float64) report.Row {
+// aims are the wanted values of rows of small actions.
+var aims = map[string]string{
+	"noop_ms": "≤ 1.6", "noop_per_s_8": "≥ 1200", "noop_cpu_us": "≤ 600",
+	"tree_ms": "≤ 4", "tree_per_s_8": "≥ 400",
+}
+
+func (b *localBench) noopRows(w work) []report.Row {
+	of := func(what, unit string, clients int, note string, value func(*noopSample) float64) report.Row {
 		values := func(programs string) (values []float64) {
-			for i := range b.noops[noopCell{clients, programs}] {
-				values = append(values, value(&b.noops[noopCell{clients, programs}][i]))
+			all := b.noops[noopCell{w, clients, programs}]
+			for i := range all {
+				values = append(values, value(&all[i]))
 			}
 			return values
 		}
-		r := row(name, unit, note, values(b.o.programs), values(b.o.compare))
-		r.Wanted = wanted
+		r := row(w.row(what), unit, note, values(b.o.programs), values(b.o.compare))
+		r.Wanted = aims[w.row(what)]
 		return r
 	}
 	rows := []report.Row{
-		of(rowNoop, "ms", "≤ 1.6", 1, "", func(s *noopSample) float64 { return report.Median(s.ms) }),
-		of(rowNoop99, "ms", "", 1, "", func(s *noopSample) float64 {
+		of(latency, "ms", 1, "", func(s *noopSample) float64 { return report.Median(s.ms) }),
+		of(latency99, "ms", 1, "", func(s *noopSample) float64 {
 			return report.Quantile(slices.Sorted(slices.Values(s.ms)), 0.99)
 		}),
-		of(rowPerSecond, "1/s", "≥ 1200", manyClients, "", func(s *noopSample) float64 { return s.perSecond }),
-		of(rowCPU, "µs", "≤ 600", 1, "scheduler, worker and launcher", func(s *noopSample) float64 {
+		of(rate, "1/s", manyClients, "", func(s *noopSample) float64 { return s.perSecond }),
+		of(allCPU, "µs", 1, "scheduler, worker and launcher", func(s *noopSample) float64 {
 			return s.scheduler.us + s.worker.us + s.launchers.us
 		}),
-		of(rowSwitches, "", "", 1, "threads of these that waited", func(s *noopSample) float64 {
+		of(switches, "", 1, "threads of these that waited", func(s *noopSample) float64 {
 			return s.scheduler.switches + s.worker.switches + s.launchers.switches
 		}),
 	}
 	for _, p := range programRows() {
 		note := ""
-		if all := b.noops[noopCell{1, b.o.programs}]; len(all) > 0 {
+		if all := b.noops[noopCell{w, 1, b.o.programs}]; len(all) > 0 {
 			note = fmt.Sprintf("threads waited %.1f times", p.of(&all[0]).switches)
 		}
-		rows = append(rows, of(p.name, "µs", "", 1, note, func(s *noopSample) float64 { return p.of(s).us }))
+		rows = append(rows, of(p.what, "µs", 1, note, func(s *noopSample) float64 { return p.of(s).us }))
 	}
 	for _, stage := range stagesInOrder() {
-		rows = append(rows, of(rowOfStage(stage), "ms", "", 1, "", func(s *noopSample) float64 { return report.Median(s.stages[stage]) }))
+		rows = append(rows, of(stage+"_ms", "ms", 1, "", func(s *noopSample) float64 { return report.Median(s.stages[stage]) }))
 	}
 	return rows
 }

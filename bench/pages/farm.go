@@ -167,9 +167,8 @@ func (f *pagesFarm) fill(ctx context.Context) error {
 	if err := f.until(ctx, func(c view.Counts) bool { return c.Executing >= f.shape.workers-f.shape.quick }); err != nil {
 		return err
 	}
-	first := &admin.ListOperationsRequest{Pattern: &admin.Pattern{Attributes: map[string]string{
-		"worker": names.WorkerKey("", f.load.Worker(0).GetWorkerId()),
-	}}}
+	machine, _ := names.Machine(names.WorkerKey("", f.load.Worker(0).GetWorkerId()))
+	first := &admin.ListOperationsRequest{Pattern: &admin.Pattern{Attributes: map[string]string{"worker": machine}}}
 	for f.hanging == "" { // this worker may be the last to get an action
 		list, err := f.sched.Admin().ListOperations(ctx, first)
 		if err == nil {

@@ -1,6 +1,8 @@
 package digest
 
 import (
+	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"errors"
 	"fmt"
@@ -45,12 +47,11 @@ func Parse(fn Function, hexHash string, sizeBytes int64) (Digest, error) {
 		return Digest{}, fmt.Errorf("%w: %s hash %.80q has %d characters, want %d",
 			ErrInvalid, fn, hexHash, len(hexHash), 2*HashSize)
 	}
-	var invalid byte
-	for i := range d.hash {
-		high, notHigh := nibble(hexHash[2*i])
-		low, notLow := nibble(hexHash[2*i+1])
-		d.hash[i] = high<<4 | low
-		invalid |= notHigh | notLow
+	var invalid uint64
+	for i := 0; i < HashSize; i += 4 {
+		word, not := fourBytes(hexHash[2*i:][:8])
+		binary.LittleEndian.PutUint32(d.hash[i:], word)
+		invalid |= not
 	}
 	if invalid != 0 {
 		return Digest{}, fmt.Errorf("%w: hash %.80q is not lower-case hexadecimal", ErrInvalid, hexHash)
@@ -70,13 +71,20 @@ func FromHash(fn Function, hash [HashSize]byte, sizeBytes int64) (Digest, error)
 	return Digest{fn: fn, hash: hash, size: sizeBytes}, nil
 }
 
-// nibble returns the value of a lower-case hexadecimal digit; for other characters invalid is not
-// 0. It has no branches, because they would be unpredictable in a hash.
-func nibble(c byte) (value, invalid byte) {
-	digit, letter := c-'0', c-'a'
-	isDigit := byte((uint16(digit) - 10) >> 8) // all ones if it is
-	isLetter := byte((uint16(letter) - 6) >> 8)
-	return digit&isDigit | (letter+10)&isLetter, ^(isDigit | isLetter)
+// fourBytes returns the bytes that eight lower-case hexadecimal digits stand for, the first one
+// lowest; with other characters invalid is not 0. It handles all digits at once, each in a byte of
+// a word, and has no branches, because they would be unpredictable in a hash.
+func fourBytes(digits string) (value uint32, invalid uint64) {
+	const each = 0x0101010101010101 // times a byte: that byte everywhere
+	text := binary.LittleEndian.Uint64([]byte(digits))
+	letters := text >> 6 & each
+	values := text&(0x0f*each) + 9*letters            // at most 24
+	isLetter := (values + (0x80-10)*each) >> 7 & each // 1 from 10 on
+	expected := values + '0'*each + isLetter*('a'-'0'-10)
+	invalid = expected ^ text | values&(0xf0*each)
+	pairs := (values<<4 | values>>8) & 0x00ff00ff00ff00ff
+	pairs = (pairs | pairs>>8) & 0x0000ffff0000ffff
+	return uint32(pairs | pairs>>16), invalid
 }
 
 // FromProto checks and converts a digest message; a nil message is invalid.
@@ -90,6 +98,9 @@ func FromProto(fn Function, m *repb.Digest) (Digest, error) {
 
 // Of returns the digest of b.
 func Of(fn Function, b []byte) Digest {
+	if fn == SHA256 { // without allocations
+		return Digest{fn: fn, hash: sha256.Sum256(b), size: int64(len(b))}
+	}
 	h := NewHasher(fn)
 	_, _ = h.Write(b)
 	return h.Digest()

@@ -93,6 +93,19 @@ func (l *ledger) touch(ks []digest.Digest, now int64) (missing, stamps []digest.
 	return missing, stamps
 }
 
+// touchAndPin is touch of a single key, which it also pins unless it is missing.
+func (l *ledger) touchAndPin(k digest.Digest, now int64) (pinned, stamp bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.closed {
+		return false, false
+	}
+	if _, stamp = l.index.use(k, now); stamp {
+		l.index.entries[k].stamping = true
+	}
+	return l.index.pin(k), stamp
+}
+
 // look returns the generation and the proof of the file of k. Unlike a pin it does not count as a
 // use: a walk over all files leaves their order unchanged, and prevents no eviction.
 func (l *ledger) look(k digest.Digest) (generation uint64, p proof, ok bool) {

@@ -241,8 +241,13 @@ func (s *Store) Stats() Stats {
 // BlobPath returns the path below Store.Dir of a blob's file while the Store has it, with slashes.
 // Others may read the file; it never changes, and is removed when the blob is evicted.
 func BlobPath(d digest.Digest) string {
-	h := d.Hash()
-	return d.Function().String() + "/" + h[:2] + "/" + h + "-" + strconv.FormatInt(d.SizeBytes(), 10)
+	var buffer [128]byte // enough
+	b := append(append(buffer[:0], d.Function().String()...), "/00/"...)
+	at := len(b)
+	b = d.AppendString(b)
+	copy(b[at-len("00/"):], b[at:at+2])
+	b[at+2*digest.HashSize] = '-' // which AppendString has as a slash
+	return string(b)
 }
 
 func blobLayout() layout {

@@ -32,6 +32,9 @@ func (c *cursor) next() bool {
 	if len(c.rest) == 0 {
 		return false
 	}
+	if c.nextShort() {
+		return true
+	}
 	num, typ, n := protowire.ConsumeTag(c.rest)
 	if n < 0 || num > protowire.MaxValidNumber {
 		return c.fail()
@@ -49,6 +52,30 @@ func (c *cursor) next() bool {
 		return c.fail()
 	}
 	c.rest = c.rest[n:]
+	return true
+}
+
+// nextShort is next of a field whose number, and length or value, are a byte each, as those of nearly
+// all fields are. False: it is another one.
+func (c *cursor) nextShort() bool {
+	const leastTag, varint, tagBits = 1 << 3, 0x80, 3
+	b := c.rest
+	if len(b) < 2 || b[0] < leastTag || b[0] >= varint || b[1] >= varint {
+		return false
+	}
+	end := 2
+	switch typ := protowire.Type(b[0] & (1<<tagBits - 1)); typ {
+	case protowire.VarintType:
+		c.varint = uint64(b[1])
+	case protowire.BytesType:
+		if end += int(b[1]); end > len(b) {
+			return false
+		}
+		c.bytes = b[2:end]
+	default:
+		return false
+	}
+	c.num, c.typ, c.rest = protowire.Number(b[0]>>tagBits), protowire.Type(b[0]&(1<<tagBits-1)), b[end:]
 	return true
 }
 

@@ -177,11 +177,14 @@ func patternOf(args []string) (*admin.Pattern, error) {
 	return &admin.Pattern{Attributes: p.Map()}, nil
 }
 
+// Examples of patterns, for those who give none.
+const exampleOfWorkers, exampleOfOperations = "host=build-*", "target=//slow/*"
+
 // requiredPattern is patternOf for verbs that change something.
-func requiredPattern(args []string) (*admin.Pattern, error) {
+func requiredPattern(args []string, example string) (*admin.Pattern, error) {
 	p, err := patternOf(args)
 	if err == nil && p == nil {
-		return nil, settings.Wrong("give a pattern, such as host=build-*")
+		return nil, settings.Wrong("give a pattern, such as %s", example)
 	}
 	return p, err
 }
@@ -189,8 +192,8 @@ func requiredPattern(args []string) (*admin.Pattern, error) {
 // filledPattern is requiredPattern for verbs that do harm: a pattern without a value, as a shell
 // makes it of a variable that is not set, could match much. Only the default instance name is
 // empty.
-func filledPattern(args []string) (*admin.Pattern, error) {
-	p, err := requiredPattern(args)
+func filledPattern(args []string, example string) (*admin.Pattern, error) {
+	p, err := requiredPattern(args, example)
 	for name, value := range p.GetAttributes() {
 		if value == "" && name != "instance" {
 			return nil, settings.Wrong("%s= has no value; %s=* matches any", name, name)

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"strings"
 	"testing"
+	"time"
 
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/forerunner-build/forerunner/farm/flags"
 	"github.com/forerunner-build/forerunner/proto/admin"
@@ -40,6 +42,22 @@ func TestAllWorkersAreListed(t *testing.T) {
 	}
 	if len(list.GetWorkers()) != 2 || len(list.GetLost()) != 1 || len(list.GetDrains()) != 1 || list.GetNextPageToken() != "" {
 		t.Errorf("listed: %v", list)
+	}
+}
+
+// TestDrainsAreListed: a drain that matches nothing, as after a typing error, is seen as such.
+func TestDrainsAreListed(t *testing.T) {
+	var out strings.Builder
+	drain := func(host string, matching int32) *admin.ActiveDrain {
+		return &admin.ActiveDrain{
+			Pattern: &admin.Pattern{Attributes: map[string]string{"host": host}}, Author: "ann", Reason: "disks", Matching: matching,
+			Since: timestamppb.New(time.Now().Add(-time.Hour)),
+		}
+	}
+	err := (&adminCall{out: &out}).printWorkers(&admin.ListWorkersResponse{Drains: []*admin.ActiveDrain{drain("a", 1), drain("old", 0)}})
+	const want = "drained: host=a for 1h0m0s by ann: disks\ndrained: host=old for 1h0m0s by ann: disks (no connected worker matches)\n"
+	if err != nil || !strings.HasSuffix(out.String(), want) {
+		t.Errorf("error %v, printed\n%s", err, out.String())
 	}
 }
 
@@ -100,7 +118,7 @@ func TestWhatUsersMistype(t *testing.T) {
 	hash := strings.Repeat("ab", 32)
 	_, noHash := parseDigest("abc/12")
 	_, noSize := parseDigest(hash)
-	_, noPattern := requiredPattern([]string{"host"})
+	_, noPattern := requiredPattern([]string{"host"}, exampleOfWorkers)
 	for _, test := range []struct {
 		err  error
 		code int
@@ -119,6 +137,17 @@ func TestWhatUsersMistype(t *testing.T) {
 	}
 }
 
+// TestNoPattern: each verb that needs a pattern names one of its own kind.
+func TestNoPattern(t *testing.T) {
+	for verb, want := range map[string]string{"queue kill": "target=", "workers drain": "host=", "workers undrain": "host="} {
+		cmd := command()
+		cmd.SetArgs(append(strings.Fields(verb), "--remote=127.0.0.1:1"))
+		if err := cmd.ExecuteContext(t.Context()); err == nil || !strings.Contains(err.Error(), "give a pattern, such as "+want) {
+			t.Errorf("%s: %v", verb, err)
+		}
+	}
+}
+
 // TestPatternsWithoutValue: a variable of the shell that is not set does not kill or drain all
 // others.
 func TestPatternsWithoutValue(t *testing.T) {
@@ -126,7 +155,7 @@ func TestPatternsWithoutValue(t *testing.T) {
 		"target=": "target= has no value; target=* matches any", "host=a,name=": "name= has no value; name=* matches any",
 		"instance=": "", "host=*": "", "instance=,target=//x": "",
 	} {
-		_, err := filledPattern(strings.Split(pattern, ","))
+		_, err := filledPattern(strings.Split(pattern, ","), exampleOfWorkers)
 		if got := flags.ExitCode(err); want != "" && (err == nil || err.Error() != want || got != 2) || want == "" && err != nil {
 			t.Errorf("%s: %v, exit code %d, want %q", pattern, err, got, want)
 		}

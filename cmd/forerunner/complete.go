@@ -182,7 +182,7 @@ func (c *adminCall) operationAttributes(ctx context.Context) attributes {
 	for _, op := range list.GetOperations() {
 		for name, value := range map[string]string{
 			"operation": op.GetName(), "action": op.GetAction(), "client": op.GetClient(), "instance": op.GetInstanceName(),
-			"invocation": op.GetInvocation(), "mnemonic": op.GetMnemonic(), "target": op.GetTarget(),
+			"invocation": op.GetInvocation(), "mnemonic": op.GetMnemonic(), "target": op.GetTarget(), "worker": machine(op.GetWorker()),
 		} {
 			all.add(name, value)
 		}
@@ -221,10 +221,13 @@ func (c *adminCall) recordAttributes(ctx context.Context) attributes {
 	for _, r := range list.GetRecords() {
 		for name, value := range map[string]string{
 			"action": r.GetAction(), "instance": r.GetInstanceName(), "invocation": r.GetInvocation(), "mnemonic": r.GetMnemonic(),
-			"operation": r.GetOperation(), "target": r.GetTarget(), "user": r.GetUser(),
+			"operation": r.GetOperation(), "target": r.GetTarget(), "user": r.GetUser(), "worker": machine(r.GetWorker()),
 		} {
 			all.add(name, value)
 		}
 	}
 	return all
 }
+
+// machine returns a worker as a value of a pattern, which has no commas.
+func machine(worker string) string { return strings.ReplaceAll(text.Machine(worker), ",", "?") }

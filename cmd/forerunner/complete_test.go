@@ -22,7 +22,7 @@ type known struct{ admin.SchedulerClient }
 func (known) ListOperations(context.Context, *admin.ListOperationsRequest, ...grpc.CallOption) (*admin.ListOperationsResponse, error) {
 	return &admin.ListOperationsResponse{Operations: []*admin.Operation{
 		{
-			Name: "operations/1", Target: "//a:b", Mnemonic: "GoCompile", InstanceName: "main", Worker: "w",
+			Name: "operations/1", Target: "//a:b", Mnemonic: "GoCompile", InstanceName: "main", Worker: "data=/d,host=a",
 		},
 		{Name: "operations/2", Target: "//b,c\x1b"},
 	}}, nil
@@ -30,7 +30,7 @@ func (known) ListOperations(context.Context, *admin.ListOperationsRequest, ...gr
 
 func (known) ListRecords(context.Context, *admin.ListRecordsRequest, ...grpc.CallOption) (*admin.ListRecordsResponse, error) {
 	return &admin.ListRecordsResponse{Records: []*historypb.Record{{
-		Operation: "operations/3", Action: "ab/7", Target: "//c:d", Ended: timestamppb.New(time.Now().Add(-time.Minute)),
+		Operation: "operations/3", Action: "ab/7", Target: "//c:d", Worker: "data=/d,host=a", Ended: timestamppb.New(time.Now().Add(-time.Minute)),
 	}}}, nil
 }
 
@@ -71,6 +71,8 @@ func TestCompletion(t *testing.T) {
 		"workers host":                          "",
 		"history targ":                          "target=",
 		"history target=":                       "target=//c:d",
+		"history worker=":                       "worker=data=/d?host=a",
+		"queue kill worker=d":                   "worker=data=/d?host=a",
 		"quota put ":                            "main",
 		"quota put main ":                       "linux",
 		"quota put main linux ":                 "",

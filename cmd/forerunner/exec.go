@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"path"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -91,7 +92,9 @@ func (e *execution) run(ctx context.Context, args []string) error {
 	if err != nil {
 		return err
 	}
-	e.Outputs = cleanOutputs(e.Outputs)
+	if e.Outputs, err = cleanOutputs(e.WorkingDirectory, e.Outputs); err != nil {
+		return err
+	}
 	if _, ok := e.Env["PATH"]; !ok {
 		e.Env = maps.Clone(e.Env)
 		if e.Env == nil {
@@ -121,7 +124,7 @@ func (e *execution) run(ctx context.Context, args []string) error {
 		return fmt.Errorf("read inputs: %w", err)
 	}
 	progress.inputs(inputs)
-	blobs, closeStorage, err := e.openStorage(conn)
+	blobs, closeStorage, err := e.openStorage(ctx, conn)
 	if err != nil {
 		return err
 	}
@@ -148,13 +151,17 @@ func (e *execution) run(ctx context.Context, args []string) error {
 }
 
 // openStorage returns the connection to the storage, which is the farm's unless the storage is
-// elsewhere.
-func (e *execution) openStorage(farm *grpc.ClientConn) (conn *grpc.ClientConn, closeIt func(), err error) {
+// elsewhere. That must answer: calls of the upload are repeated for minutes.
+func (e *execution) openStorage(ctx context.Context, farm *grpc.ClientConn) (conn *grpc.ClientConn, closeIt func(), err error) {
 	if e.Storage == "" {
 		return farm, func() {}, nil
 	}
 	if conn, err = e.Client.Dial(e.Storage); err != nil {
 		return nil, nil, fmt.Errorf("--storage: %w", err)
+	}
+	if err := greet(ctx, conn); status.Code(err) == codes.Unavailable {
+		_ = conn.Close()
+		return nil, nil, fmt.Errorf("no storage answers at %s (--storage): %s", e.Storage, reason(status.Convert(err).Message()))
 	}
 	return conn, func() { _ = conn.Close() }, nil
 }
@@ -304,6 +311,9 @@ func parseMounts(specs []string) ([]client.Mount, error) {
 			if !ok {
 				return nil, settings.Wrong("--input: %w", err)
 			}
+			if leaves(prefix) {
+				return nil, settings.Wrong("--input: %q is not a path in the input root", prefix)
+			}
 			m = client.Mount{Prefix: path.Clean(prefix), Dir: dir}
 		}
 		mounts = append(mounts, m)
@@ -311,15 +321,32 @@ func parseMounts(specs []string) ([]client.Mount, error) {
 	return mounts, nil
 }
 
-// cleanOutputs writes paths as in results: users may type a slash at the end, or a dot before it.
-func cleanOutputs(paths []string) []string {
-	clean := make([]string, len(paths))
-	for i, p := range paths {
-		if clean[i] = path.Clean(p); clean[i] == "." {
-			clean[i] = "" // REv2 (Command.output_paths): the working directory itself
+// cleanOutputs writes paths as in results: users may type a slash at the end, a dot before it, or a
+// path twice.
+func cleanOutputs(dir string, paths []string) ([]string, error) {
+	if leaves(dir) {
+		return nil, settings.Wrong("--working-directory: %q is not a path in the input root", dir)
+	}
+	var clean []string
+	for _, p := range paths {
+		c := path.Clean(p)
+		if path.IsAbs(p) || leaves(path.Join(dir, p)) {
+			return nil, settings.Wrong("--output: %q is not a path in the input root", p)
+		}
+		if c == "." {
+			c = "" // REv2 (Command.output_paths): the working directory itself
+		}
+		if !slices.Contains(clean, c) {
+			clean = append(clean, c)
 		}
 	}
-	return clean
+	return clean, nil
+}
+
+// leaves reports whether a path leads out of the folder that it begins in.
+func leaves(p string) bool {
+	p = path.Clean(p)
+	return path.IsAbs(p) || p == ".." || strings.HasPrefix(p, "../")
 }
 
 // missingOutputs lists requested outputs that are not in the result.

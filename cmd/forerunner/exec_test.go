@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"maps"
+	"net"
 	"os"
 	"slices"
 	"strings"
@@ -10,6 +11,8 @@ import (
 
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
+
+	"github.com/forerunner-build/forerunner/settings"
 )
 
 func TestVariables(t *testing.T) {
@@ -85,9 +88,44 @@ func TestWhatIsShownLive(t *testing.T) {
 }
 
 func TestOutputsAsTheyAreTyped(t *testing.T) {
-	got := cleanOutputs([]string{"a/b", "./a", "out/", "a//b/../c", ".", "/etc", "../x"})
-	want := []string{"a/b", "a", "out", "a/c", "", "/etc", "../x"}
-	if !slices.Equal(got, want) {
-		t.Errorf("%q, want %q", got, want)
+	got, err := cleanOutputs("dir", []string{"a/b", "./a", "out/", "a//b/../c", ".", "a", "../x"})
+	want := []string{"a/b", "a", "out", "a/c", "", "../x"}
+	if err != nil || !slices.Equal(got, want) {
+		t.Errorf("%q, %v, want %q", got, err, want)
+	}
+}
+
+// TestPathsOutsideOfTheInputRoot: they are wrong values of flags, before anything is uploaded.
+func TestPathsOutsideOfTheInputRoot(t *testing.T) {
+	for _, args := range [][]string{
+		{"--output=../x"},
+		{"--output=/etc"},
+		{"--output=../../x", "--working-directory=dir"},
+		{"--working-directory=/abs"},
+		{"--working-directory=a/../.."},
+		{"--input=../a=."},
+		{"--input=/a=."},
+	} {
+		cmd := execCommand()
+		cmd.SetArgs(append(args, "--remote=127.0.0.1:1", "true"))
+		name, _, _ := strings.Cut(args[0], "=")
+		err := cmd.ExecuteContext(t.Context())
+		if wrong := (*settings.WrongError)(nil); !errors.As(err, &wrong) || !strings.Contains(err.Error(), name) {
+			t.Errorf("%q: %v", args, err)
+		}
+	}
+}
+
+// TestNoStorage: a storage that does not answer is an error at once.
+func TestNoStorage(t *testing.T) {
+	gone, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_ = gone.Close()
+	e := &execution{Storage: gone.Addr().String()}
+	if _, _, err := e.openStorage(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "no storage answers at "+e.Storage) ||
+		!strings.HasSuffix(err.Error(), "connection refused") {
+		t.Error(err)
 	}
 }

@@ -34,7 +34,7 @@ func TestPrintRecord(t *testing.T) {
 	if err := printRecord(&out, r); err != nil {
 		t.Fatal(err)
 	}
-	for _, line := range []string{"outcome +out of memory", "code +DeadlineExceeded", "command line +sh -c 'x\uFFFD\\[2J' …"} {
+	for _, line := range []string{"outcome +out of memory", "code +DeadlineExceeded", `command line +sh -c \$'x\\033\[2J' …`} {
 		if !regexp.MustCompile("(?m)^" + line + "$").MatchString(out.String()) {
 			t.Errorf("%q is missing in:\n%s", line, &out)
 		}

@@ -178,7 +178,7 @@ func killCommand() *cobra.Command {
 			if len(args) == 1 && strings.HasPrefix(args[0], operationPrefix) {
 				args = []string{"operation=" + args[0]}
 			}
-			p, err := filledPattern(args)
+			p, err := filledPattern(args, exampleOfOperations)
 			if err != nil {
 				return err
 			}

@@ -12,9 +12,7 @@ const otherName = "its certificate has other names than --remote: use one of tho
 
 // unreachable says why no scheduler answers, by the message of gRPC, and what to do.
 func unreachable(message string) string {
-	if m := grpcReason.FindStringSubmatch(message); m != nil {
-		message = m[1]
-	}
+	message = reason(message)
 	for _, known := range []struct{ part, says string }{
 		{"looked like an HTTP/1.1 header", "that port has pages or metrics: --remote needs the one of --listen, 8980 by default"},
 		{"does not look like a TLS handshake", "it has no TLS: use grpc:// instead of grpcs://"},
@@ -32,6 +30,14 @@ func unreachable(message string) string {
 		if strings.Contains(message, known.part) {
 			return known.says
 		}
+	}
+	return message
+}
+
+// reason returns the reason in a message of gRPC, or all of another message.
+func reason(message string) string {
+	if m := grpcReason.FindStringSubmatch(message); m != nil {
+		return m[1]
 	}
 	return message
 }

@@ -38,7 +38,7 @@ func (l *localFarm) settings() *settings.Set {
 	ofScheduler := l.scheduler.Settings().Without("storage", "action-cache", "state", "lease", "lease-time", "learn-sizes", "record",
 		"settle", "tls-ca", "tls-client-cert", "tls-client-key", "token-file")
 	ofWorker := l.worker.Settings().Only("Worker", "Commands", "Limits", "Inputs", "Pipeline")
-	return settings.Of(&l.upFlags).And(ofScheduler).And(ofWorker)
+	return settings.Of(&l.upFlags).Needed("data").And(ofScheduler).And(ofWorker)
 }
 
 // run serves until drain ends; running actions are then finished. ready is

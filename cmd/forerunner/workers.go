@@ -104,6 +104,9 @@ func (c *adminCall) printWorkers(list *admin.ListWorkersResponse) error {
 		if d.GetReason() != "" {
 			line += ": " + d.GetReason()
 		}
+		if d.GetMatching() == 0 {
+			line += " (no connected worker matches)"
+		}
 		if _, err := fmt.Fprintln(c.out, line); err != nil {
 			return err
 		}
@@ -143,7 +146,7 @@ func drainCommand() *cobra.Command {
 		"forerunner workers drain 'host=build-*' --reason='new kernel' --wait",
 	},
 		func(ctx context.Context, c *adminCall, args []string) error {
-			p, err := filledPattern(args)
+			p, err := filledPattern(args, exampleOfWorkers)
 			if err != nil {
 				return err
 			}
@@ -214,7 +217,7 @@ func undrainCommand() *cobra.Command {
 		"forerunner workers undrain 'host=build-*'",
 	},
 		func(ctx context.Context, c *adminCall, args []string) error {
-			p, err := requiredPattern(args)
+			p, err := requiredPattern(args, exampleOfWorkers)
 			if err != nil {
 				return err
 			}

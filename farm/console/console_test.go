@@ -52,7 +52,7 @@ func TestActions(t *testing.T) {
 		log.Info(names.OperationFinished, append(fields, zap.String(names.TargetField, "//a:b"), zap.String(names.OutcomeField, outcome))...)
 	}
 	operation("cached")
-	operation("failed", zap.Int32(names.ExitCodeField, 4), zap.String(names.WorkerField, `{"host":"b-7","position":"1"}`),
+	operation("failed", zap.Int32(names.ExitCodeField, 4), zap.String(names.WorkerField, "data=/d,host=b-7"), zap.String(names.PositionField, "1"),
 		zap.Duration(names.QueuedField, 2*time.Second), zap.Duration(names.RanField, time.Minute))
 	for i, want := range []string{
 		"ok //a:b CppCompile 1.23s fetch 5ms foreseen 3/4",
@@ -94,14 +94,19 @@ func TestOneLineForEach(t *testing.T) {
 	action := zap.String(names.ActionField, "ab/7")
 	ran := func(worker, outcome string) logged {
 		return func(log *zap.Logger) {
-			log.Info(names.ActionFinished, ranOn("//a", outcome, action, zap.String(names.WorkerField, worker))...)
+			machine, position, _ := strings.Cut(worker, " ")
+			n, err := strconv.Atoi(position)
+			if err != nil {
+				t.Fatal(err)
+			}
+			log.With(zap.Int(names.PositionField, n)).Info(names.ActionFinished, ranOn("//a", outcome, action, zap.String(names.WorkerField, machine))...)
 		}
 	}
 	operation := func(worker, outcome string, fields ...zap.Field) logged {
 		return func(log *zap.Logger) {
 			fields = append(fields, zap.String(names.TargetField, "//a"), action, zap.String(names.OutcomeField, outcome))
-			if worker != "" {
-				fields = append(fields, zap.String(names.WorkerField, worker))
+			if machine, position, isRun := strings.Cut(worker, " "); isRun {
+				fields = append(fields, zap.String(names.WorkerField, machine), zap.String(names.PositionField, position))
 			}
 			log.Info(names.OperationFinished, fields...)
 		}
@@ -109,7 +114,7 @@ func TestOneLineForEach(t *testing.T) {
 	ends := func(code codes.Code, why string) []zap.Field {
 		return []zap.Field{zap.Stringer(names.CodeField, code), zap.String(names.ErrorField, why)}
 	}
-	const own, other = `{"host":"a","position":"0"}`, `{"host":"b","position":"0"}`
+	const own, second, other = "host=a 0", "host=a 1", "host=b 0"
 	for why, c := range map[string]struct {
 		logged []logged
 		want   []string
@@ -121,8 +126,12 @@ func TestOneLineForEach(t *testing.T) {
 		"shared":    {[]logged{ran(own, "ok"), operation(own, "succeeded"), operation(own, "succeeded")}, []string{"ok"}},
 		"cached":    {[]logged{ran(own, "ok"), operation(own, "succeeded"), operation("", "cached")}, []string{"ok", "cached"}},
 		"elsewhere": {[]logged{operation(other, "failed"), operation(other, "succeeded")}, []string{"failed", "ok"}},
-		"both":      {[]logged{ran(own, "ok"), operation(own, "succeeded"), operation(other, "succeeded")}, []string{"ok", "ok"}},
-		"given up":  {[]logged{operation(own, "error", ends(codes.Internal, "was given up")...)}, []string{"failed was given up"}},
+		"twice": {
+			[]logged{ran(own, "ok"), ran(second, "exit_code"), operation(own, "succeeded"), operation(second, "failed")},
+			[]string{"ok", "failed"},
+		},
+		"both":     {[]logged{ran(own, "ok"), operation(own, "succeeded"), operation(other, "succeeded")}, []string{"ok", "ok"}},
+		"given up": {[]logged{operation(own, "error", ends(codes.Internal, "was given up")...)}, []string{"failed was given up"}},
 		"given up, and ran before": {
 			[]logged{ran(own, "ok"), operation(own, "succeeded"), operation(own, "error", ends(codes.Internal, "was given up")...)},
 			[]string{"ok", "failed was given up"},

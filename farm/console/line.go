@@ -81,9 +81,19 @@ func operationOf(v values) line {
 		l.rest = append(l.rest, "waited "+text.Duration(queued))
 	}
 	if worker := v.text(names.WorkerField); worker != "" {
-		l.rest = append(l.rest, cmp.Or(text.Host(worker), text.Machine(worker)))
+		l.rest = append(l.rest, cmp.Or(hostOf(worker), worker))
 	}
 	return l
+}
+
+// hostOf returns the host of a worker, as patterns name it; empty if it has none.
+func hostOf(worker string) string {
+	for pair := range strings.SplitSeq(worker, ",") {
+		if host, ok := strings.CutPrefix(pair, names.HostKey+"="); ok {
+			return host
+		}
+	}
+	return ""
 }
 
 func lineOf(v values) line {

@@ -8,7 +8,7 @@ const mostPairs = 1 << 12
 // pairs recognize the second line of an action: a scheduler and its worker each log the end, and
 // the terminal shows one. If only one of them logs an action, it has no second line: another
 // program's worker ran it, it was given up, or an operator stopped it.
-type pairs map[string]end // by the worker's key: its last
+type pairs map[string]end // by the worker and its position: its last
 
 // An end is that of an action, as the worker or the scheduler logs it.
 type end struct {
@@ -22,6 +22,7 @@ func (p pairs) isSecond(v values, isOperation bool) bool {
 	if worker == "" {
 		return false
 	}
+	worker += " " + v.text(names.PositionField)
 	this := end{action: v.text(names.ActionField), outcome: outcomeOf(v), isOperation: isOperation}
 	last, known := p[worker]
 	if known && last.action == this.action {

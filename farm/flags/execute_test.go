@@ -2,6 +2,8 @@ package flags
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -57,6 +59,25 @@ func TestWrongEnvironment(t *testing.T) {
 	want := `FORERUNNER_WIDTH: "many" is not a whole number`
 	if err := Execute(t.Context(), program); err == nil || ExitCode(err) != exitUsage || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v, want %s and exit code %d", err, want, exitUsage)
+	}
+}
+
+// TestWrongFile: a file of settings that is missing, or has a wrong value, is an error of usage, too.
+func TestWrongFile(t *testing.T) {
+	wrong := filepath.Join(t.TempDir(), "wrong.yaml")
+	if err := os.WriteFile(wrong, []byte("tuning:\n  width: many\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for file, want := range map[string]string{"/does/not/exist": "no such file", wrong: "many"} {
+		var of struct {
+			Config string `flag:"config" unit:"FILE" doc:"File"`
+			Width  int    `tuning:"width" unit:"NUMBER" doc:"Width"`
+		}
+		program := NewCommand("program", "", "", settings.Of(&of), func(*cobra.Command, []string) error { return nil })
+		program.SetArgs([]string{"--config", file})
+		if err := Execute(t.Context(), program); err == nil || ExitCode(err) != exitUsage || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %s and exit code %d", file, err, want, exitUsage)
+		}
 	}
 }
 

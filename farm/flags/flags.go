@@ -65,7 +65,7 @@ func load(cmd *cobra.Command, set *settings.Set, tuning *pflag.FlagSet) error {
 		err = set.Tune(tuning, section)
 	}
 	if err != nil {
-		return fmt.Errorf("--config: %w", err)
+		return settings.Wrong("--config: %w", err)
 	}
 	return nil
 }

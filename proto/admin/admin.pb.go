@@ -296,9 +296,11 @@ type ActiveDrain struct {
 	state   protoimpl.MessageState `protogen:"open.v1"`
 	Pattern *Pattern               `protobuf:"bytes,1,opt,name=pattern,proto3" json:"pattern,omitempty"`
 	// The reason, and the author: a user name or, without authentication, a host. Empty: unknown.
-	Reason        string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
-	Author        string                 `protobuf:"bytes,3,opt,name=author,proto3" json:"author,omitempty"`
-	Since         *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=since,proto3" json:"since,omitempty"`
+	Reason string                 `protobuf:"bytes,2,opt,name=reason,proto3" json:"reason,omitempty"`
+	Author string                 `protobuf:"bytes,3,opt,name=author,proto3" json:"author,omitempty"`
+	Since  *timestamppb.Timestamp `protobuf:"bytes,4,opt,name=since,proto3" json:"since,omitempty"`
+	// How many connected workers it matches, also if the answer does not list them.
+	Matching      int32 `protobuf:"varint,5,opt,name=matching,proto3" json:"matching,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -359,6 +361,13 @@ func (x *ActiveDrain) GetSince() *timestamppb.Timestamp {
 		return x.Since
 	}
 	return nil
+}
+
+func (x *ActiveDrain) GetMatching() int32 {
+	if x != nil {
+		return x.Matching
+	}
+	return 0
 }
 
 // A worker that stopped calling without having drained, or some positions of one.
@@ -3226,12 +3235,13 @@ const file_proto_admin_admin_proto_rawDesc = "" +
 	"\aworkers\x18\x01 \x03(\v2\x18.forerunner.admin.WorkerR\aworkers\x12&\n" +
 	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\x125\n" +
 	"\x06drains\x18\x05 \x03(\v2\x1d.forerunner.admin.ActiveDrainR\x06drains\x120\n" +
-	"\x04lost\x18\x04 \x03(\v2\x1c.forerunner.admin.LostWorkerR\x04lostJ\x04\b\x03\x10\x04\"\xa4\x01\n" +
+	"\x04lost\x18\x04 \x03(\v2\x1c.forerunner.admin.LostWorkerR\x04lostJ\x04\b\x03\x10\x04\"\xc0\x01\n" +
 	"\vActiveDrain\x123\n" +
 	"\apattern\x18\x01 \x01(\v2\x19.forerunner.admin.PatternR\apattern\x12\x16\n" +
 	"\x06reason\x18\x02 \x01(\tR\x06reason\x12\x16\n" +
 	"\x06author\x18\x03 \x01(\tR\x06author\x120\n" +
-	"\x05since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\"\xef\x01\n" +
+	"\x05since\x18\x04 \x01(\v2\x1a.google.protobuf.TimestampR\x05since\x12\x1a\n" +
+	"\bmatching\x18\x05 \x01(\x05R\bmatching\"\xef\x01\n" +
 	"\n" +
 	"LostWorker\x12F\n" +
 	"\bidentity\x18\x01 \x03(\v2*.forerunner.admin.LostWorker.IdentityEntryR\bidentity\x12*\n" +

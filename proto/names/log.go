@@ -13,7 +13,8 @@ const (
 	ExitCodeField = "exit_code"
 	CodeField     = "code" // of an operation that ended with an error
 	ErrorField    = "error"
-	WorkerField   = "worker" // key of the worker that ran it
+	WorkerField   = "worker" // the worker that ran it, as patterns name it
+	PositionField = "position"
 	QueuedField   = "queued"
 	RanField      = "ran"
 )

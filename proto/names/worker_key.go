@@ -2,6 +2,7 @@ package names
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 )
@@ -45,4 +46,43 @@ func isPlain(s string) bool {
 		}
 	}
 	return true
+}
+
+// Machine returns the worker in a key of WorkerKey as patterns name it, without its position and the
+// instance name prefix: data=/d,host=a. position is that position; empty if it is the only one. Any
+// other text is returned as it is.
+func Machine(key string) (machine, position string) {
+	text := key[max(strings.IndexByte(key, '{'), 0):]
+	if pairs, ok := strings.CutPrefix(text, `{"`); ok && strings.HasSuffix(pairs, `"}`) && !strings.Contains(pairs, `\`) {
+		// Each quotation mark is around a name or a value. A search reads the keys of many workers, so
+		// this replaces encoding/json at less cost.
+		b := make([]byte, 0, len(text))
+		for pair := range strings.SplitSeq(strings.TrimSuffix(pairs, `"}`), `","`) {
+			name, value, _ := strings.Cut(pair, `":"`)
+			if IsPosition(name) {
+				position = value
+				continue
+			}
+			if len(b) > 0 {
+				b = append(b, ',')
+			}
+			b = append(append(append(b, name...), '='), value...)
+		}
+		return string(b), position
+	}
+	var id map[string]string
+	if json.Unmarshal([]byte(text), &id) != nil || id == nil {
+		return key, ""
+	}
+	return Pairs(WithoutPosition(id)), Position(id)
+}
+
+// Pairs returns a map as name=value,… in the order of names. That is a valid pattern if no name or
+// value has a comma.
+func Pairs(m map[string]string) string {
+	list := make([]string, 0, len(m))
+	for _, name := range slices.Sorted(maps.Keys(m)) {
+		list = append(list, name+"="+m[name])
+	}
+	return strings.Join(list, ",")
 }

@@ -58,6 +58,27 @@ func (p Pattern) String() string {
 	return strings.Join(parts, ",")
 }
 
+// leastHash is the minimum number of digits of a hash that stand for the whole, as lists show it.
+const leastHash = 12
+
+// OfOperations returns the Pattern with the values of operation and action as the names of
+// operations and actions begin: an operation may lack operations/, an action its size, and all of its
+// hash but the first twelve digits.
+func (p Pattern) OfOperations() Pattern {
+	p.values = slices.Clone(p.values)
+	for i, v := range p.values {
+		switch name := p.names[i]; {
+		case name == "operation" && !strings.HasPrefix(v, operationPrefix) && strings.Trim(v[:min(len(v), 1)], "*?") != "":
+			p.values[i] = operationPrefix + v
+		case name == "action" && len(v) >= leastHash && !strings.ContainsAny(v, "/*?"):
+			p.values[i] = v + "*"
+		}
+	}
+	return p
+}
+
+const operationPrefix = "operations/"
+
 // Names reports whether the pattern has a name.
 func (p Pattern) Names(name string) bool { return slices.Contains(p.names, name) }
 

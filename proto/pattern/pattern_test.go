@@ -53,6 +53,28 @@ func TestPatternMatch(t *testing.T) {
 	}
 }
 
+// TestOfOperations has names of operations and actions as they are copied from lists and pages.
+func TestOfOperations(t *testing.T) {
+	hash := strings.Repeat("0123456789abcdef", 4)
+	o := attributes(map[string]string{"operation": "operations/1a2b-3c", "action": hash + "/142", "target": "1a2b"})
+	for pattern, want := range map[string]bool{
+		"operation=operations/1a2b-3c": true, "operation=1a2b-3c": true, "operation=1a2b*": true, "operation=*": true, "operation=?perations*": true,
+		"operation=1a2b": false, "operation=": false, "action=" + hash: true, "action=" + hash[:12]: true, "action=" + hash[:11]: false,
+		"action=" + hash[:11] + "*": true, "action=" + hash + "/142": true, "action=" + hash + "/14": false, "action=": false, "target=1a2b": true,
+	} {
+		p, err := Parse(pattern)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := p.OfOperations().Match(o); got != want {
+			t.Errorf("%s: %v", pattern, got)
+		}
+		if p.String() != pattern {
+			t.Errorf("%s became %s", pattern, p)
+		}
+	}
+}
+
 func TestPatternsAreChecked(t *testing.T) {
 	for pattern, want := range map[string]string{
 		"": "name=value", "host": "name=value", "=x": "name=value", "a=b,": "name=value", "a=b,a=c": "twice",

@@ -17,11 +17,14 @@ import (
 
 // TestOperationAttributes has an operation that runs have all that patterns may name.
 func TestOperationAttributes(t *testing.T) {
-	e := view.Entry{Operation: &request.Operation{}, Worker: "w"}
+	e := view.Entry{Operation: &request.Operation{}, Worker: `{"data":"/d","host":"a","position":"3"}`}
 	for _, name := range view.OperationAttributes() {
 		if _, ok := e.Attribute(name); !ok {
 			t.Errorf("no operation has %s", name)
 		}
+	}
+	if got, _ := e.Attribute("worker"); got != "data=/d,host=a" {
+		t.Errorf("the worker is %s, which no list shows", got)
 	}
 }
 

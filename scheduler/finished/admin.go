@@ -110,7 +110,7 @@ func addPattern(q *history.Query, m *admin.Pattern) error {
 		return status.Errorf(codes.InvalidArgument, "pattern: %v", err)
 	}
 	q.Where = map[history.Field]string{}
-	for name, value := range p.Map() {
+	for name, value := range p.OfOperations().Map() {
 		field, known := names[name]
 		if q.Builds {
 			field, known = buildNames[name]
@@ -139,7 +139,7 @@ func knownNames(builds bool) string {
 
 // GetRecord implements admin.SchedulerServer. For the caller, an invisible record does not exist.
 func (a Admin) GetRecord(ctx context.Context, req *admin.GetRecordRequest) (*historypb.Record, error) {
-	q := history.Query{Operation: req.GetOperation(), Action: req.GetAction(), Order: history.Latest, Limit: 1}
+	q := history.Query{Operation: req.GetOperation(), Action: req.GetAction(), Exact: true, Order: history.Latest, Limit: 1}
 	if q.Action == "" && q.Operation == "" {
 		return nil, status.Error(codes.InvalidArgument, "name an operation or an action")
 	}

@@ -67,7 +67,7 @@ func BenchmarkRecords(b *testing.B) {
 		ops[i], commands[i] = compiled(i)
 	}
 	r := New(Options{Store: store})
-	m := newMaker(r)
+	m := newReader(r)
 	defer m.close()
 	b.ReportAllocs()
 	began := cpuTime(b)
@@ -76,7 +76,7 @@ func BenchmarkRecords(b *testing.B) {
 		r.Sent(ops[at].Name, commands[at])
 		r.Add(ops[at], "")
 		if i%maxBatch == maxBatch-1 {
-			m.makeAll(b.Context())
+			m.readAll(b.Context())
 		}
 		if i%1024 == 1023 {
 			store.Flush()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -149,9 +150,9 @@ func TestSentCommands(t *testing.T) {
 	r.Sent(sent.Name, encoded)
 	r.Add(sent, "")
 	r.Add(other, "")
-	m := newMaker(r)
+	m := newReader(r)
 	defer m.close()
-	m.makeAll(t.Context())
+	m.readAll(t.Context())
 	store.Flush()
 	for name, want := range map[string]string{sent.Name: "cc -c", other.Name: ""} {
 		got, err := Admin{r}.GetRecord(t.Context(), &admin.GetRecordRequest{Of: &admin.GetRecordRequest_Operation{Operation: name}})
@@ -177,11 +178,11 @@ func TestOneRecord(t *testing.T) {
 	r := New(Options{Store: store})
 	old, last := done("same", exit(1)), done("same", exit(0))
 	old.Name, old.Ended = "operations/old", last.Ended.Add(-5*time.Second)
-	m := newMaker(r)
+	m := newReader(r)
 	defer m.close()
 	r.Add(old, "")
 	r.Add(last, "")
-	m.makeAll(t.Context())
+	m.readAll(t.Context())
 	store.Flush()
 	if err := os.Truncate(filepath.Join(folder, "00000001.index"), 1); err != nil {
 		t.Fatal(err)
@@ -199,47 +200,74 @@ func TestOneRecord(t *testing.T) {
 	}
 }
 
-// TestNobodyWaits adds more than there is room for. The log has the beginning and the end of losses.
-func TestNobodyWaits(t *testing.T) {
-	store, err := history.Open("", history.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	core, logs := observer.New(zap.InfoLevel)
-	r := New(Options{Store: store, Logger: zap.New(core)})
-	st := done("x", exit(0))
-	for range maxWaiting + 5 {
-		r.Add(st, "")
-	}
-	if r.lost.Load() != 5 || logs.Len() != 1 {
-		t.Errorf("%d are lost, want 5; log: %v", r.lost.Load(), logs.All())
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	r.Run(ctx)
-	if all := logs.All(); len(all) != 2 || all[1].ContextMap()["lost_since_start"] != uint64(5) {
-		t.Errorf("log: %v", all)
+// A slowBlobs is a storage that answers when the test lets it.
+type slowBlobs struct {
+	blobs
+	may chan struct{}
+}
+
+func (b slowBlobs) Read(ctx context.Context, d digest.Digest) ([]byte, error) {
+	select {
+	case <-b.may:
+		return b.blobs.Read(ctx, d)
+	case <-ctx.Done():
+		return nil, ctx.Err()
 	}
 }
 
-// TestMemory adds results with much text where there is little memory.
-func TestMemory(t *testing.T) {
-	store, err := history.Open("", history.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	r := New(Options{Store: store, Memory: 1 << 20 * waitingParts})
-	large := done("large", &repb.ExecuteResponse{Result: &repb.ActionResult{StdoutRaw: make([]byte, 100<<10)}})
-	for range 20 {
-		r.Add(large, "")
-	}
-	if lost := r.lost.Load(); lost != 10 {
-		t.Errorf("of 20 results of 102 KiB %d are lost where there is room for a MiB, want 10", lost)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	r.Run(ctx)
-	if r.waiting.bytes != 0 || store.Stats().Records != 10 {
-		t.Errorf("%d bytes wait, and there are %d records", r.waiting.bytes, store.Stats().Records)
+// TestSlowStorage: where the storage of commands does not answer, more operations end than may wait
+// for their command lines. All have records, and those that were added first have command lines.
+func TestSlowStorage(t *testing.T) {
+	for name, c := range map[string]struct {
+		memory      int64
+		ends        *repb.ExecuteResponse
+		least, most int // that may wait
+	}{
+		"failures":                   {0, exit(1), maxWaiting, maxWaiting},
+		"successes":                  {0, exit(0), maxWaiting / usualParts, maxWaiting / usualParts},
+		"with little memory":         {1 << 20 * waitingParts, exit(1), 1 << 20 / (4<<10 + draftBytes), 1 << 20 / draftBytes},
+		"with no memory for a draft": {waitingParts, exit(1), 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			store, err := history.Open("", history.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			encoded := command(t, "cc", "-c")
+			of := slowBlobs{blobs{digest.Of(digest.SHA256, encoded): encoded}, make(chan struct{})}
+			r := New(Options{Store: store, Memory: c.memory, Blobs: func(string, digest.Function) Blobs { return of }})
+			all := c.most + 50
+			for i := range all {
+				st := done(strconv.Itoa(i), c.ends)
+				st.Action.CommandDigest = digest.Of(digest.SHA256, encoded).Proto()
+				r.Add(st, "")
+			}
+			close(of.may)
+			m := newReader(r)
+			defer m.close()
+			m.readAll(t.Context())
+			store.Flush()
+			with := 0
+			for after, at := "", 0; ; {
+				found, err := Admin{r}.ListRecords(t.Context(), &admin.ListRecordsRequest{PageToken: after, PageSize: maxPage})
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, got := range found.GetRecords() {
+					if at++; len(got.GetArguments()) > 0 {
+						with++
+					}
+				}
+				if after = found.GetNextPageToken(); after == "" {
+					if at != all {
+						t.Errorf("%d records, want %d", at, all)
+					}
+					break
+				}
+			}
+			if with < c.least || with > c.most || r.waiting.bytes != 0 {
+				t.Errorf("%d records have a command line, want %d to %d; %d bytes wait", with, c.least, c.most, r.waiting.bytes)
+			}
+		})
 	}
 }

@@ -11,10 +11,11 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/history"
+	"github.com/forerunner-build/forerunner/scheduler/core/event"
 )
 
 // usual returns a Recorder, and an operation as most are: a compilation that succeeded.
-func usual(t testing.TB) (*Recorder, *ended) {
+func usual(t testing.TB) (*Recorder, *event.Status) {
 	t.Helper()
 	store, err := history.Open(t.TempDir(), history.Options{})
 	if err != nil {
@@ -41,7 +42,7 @@ func usual(t testing.TB) (*Recorder, *ended) {
 	}})
 	st.Action.CommandDigest = d.Proto()
 	of := blobs{d: encoded}
-	return New(Options{Store: store, Blobs: func(string, digest.Function) Blobs { return of }}), &ended{Status: *st}
+	return New(Options{Store: store, Blobs: func(string, digest.Function) Blobs { return of }}), st
 }
 
 // mostAllocations limits the allocations of a usual record.
@@ -50,15 +51,15 @@ const mostAllocations = 12
 // TestMemoryOfRecords measures the allocations of a usual record, from the queue to the disk: its
 // garbage slows down dispatch. The texts of digests and of the command line are not reused.
 func TestMemoryOfRecords(t *testing.T) {
-	r, e := usual(t)
-	m := newMaker(r)
+	r, st := usual(t)
+	m := newReader(r)
 	defer m.close()
 	const records = 1000
 	n := testing.AllocsPerRun(20, func() {
-		for range records {
-			r.Add(&e.Status, "")
-			if r.waiting.length() == maxBatch {
-				m.makeAll(t.Context())
+		for i := range records {
+			r.Add(st, "")
+			if i%maxBatch == maxBatch-1 {
+				m.readAll(t.Context())
 			}
 		}
 		r.options.Store.Flush()
@@ -70,34 +71,34 @@ func TestMemoryOfRecords(t *testing.T) {
 }
 
 func BenchmarkRecord(b *testing.B) {
-	r, e := usual(b)
-	m := newMaker(r)
+	r, st := usual(b)
+	m := newReader(r)
 	defer m.close()
 	b.ReportAllocs()
 	for i := range b.N {
-		r.Add(&e.Status, "")
+		r.Add(st, "")
 		if i%maxBatch == maxBatch-1 {
-			m.makeAll(b.Context())
+			m.readAll(b.Context())
 		}
 		if i%1000 == 999 {
 			r.options.Store.Flush()
 		}
 	}
-	m.makeAll(b.Context())
+	m.readAll(b.Context())
 	r.options.Store.Flush()
 	b.ReportMetric(float64(r.Lost()), "lost")
 }
 
 // TestSameMemory makes a record of much and then one of little, which has nothing of the first.
 func TestSameMemory(t *testing.T) {
-	r, e := usual(t)
-	m := newMaker(r)
-	defer m.close()
-	e.Response.Result.StderrRaw, e.note = []byte("error"), "note"
-	m.make(t.Context(), e)
+	_, st := usual(t)
+	st.Response.Result.StderrRaw = []byte("error")
+	d := &draft{}
+	d.write(st, "note")
+	d.command(st, newCommands(0))
 	little := done("little", &repb.ExecuteResponse{Result: &repb.ActionResult{ExecutionMetadata: &repb.ExecutedActionMetadata{Worker: "w"}}})
 	little.Ended, little.Worker = time.Unix(1, 2), ""
-	got, want := written(t, m, little), written(t, newMaker(r), little)
+	got, want := written(t, d, little), written(t, &draft{}, little)
 	if !proto.Equal(got, want) {
 		t.Errorf("after another record it is %v, want %v", got, want)
 	}

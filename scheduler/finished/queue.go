@@ -4,25 +4,26 @@ import (
 	"sync"
 	"time"
 
-	"github.com/forerunner-build/forerunner/scheduler/core/event"
+	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/scheduler/core/fifo"
 )
 
 const (
-	// every is how often records are made, and many how many queued operations do not wait for that.
+	// every is how often commands are read, and many how many drafts do not wait for that.
 	every, many = 100 * time.Millisecond, 256
-	// maxBatch is how many operations one maker takes.
+	// maxBatch is how many drafts one reader takes.
 	maxBatch = 64
 )
 
-// An ended is an operation that waits for its record.
-type ended struct {
-	event.Status
-	note  string // additional text for the client
-	bytes int64
+// An unread is a draft whose command must be read from the storage.
+type unread struct {
+	draft    *draft
+	instance string
+	command  digest.Digest
+	bytes    int64 // approximate memory
 }
 
-// A queue has the operations that wait for their records. A goroutine that is woken for each costs
+// A queue has the drafts that wait for their commands. A goroutine that is woken for each costs
 // dispatch more than the record does, so they are taken in batches.
 type queue struct {
 	// many has a value when there are many.
@@ -30,21 +31,26 @@ type queue struct {
 	most int64 // bytes
 
 	mu    sync.Mutex
-	list  fifo.Ring[ended] // guarded by mu, as bytes is
-	bytes int64            // of those in list, and of those taken whose records are not made
+	list  fifo.Ring[unread] // guarded by mu, as bytes is
+	bytes int64             // of those in list, and of those taken whose commands are not read
 }
 
 func newQueue(most int64) *queue { return &queue{many: make(chan struct{}, 1), most: most} }
 
-// add reports whether there was room.
-func (q *queue) add(e ended) bool {
+// add reports whether there was room; there is less for a usual end.
+func (q *queue) add(u unread) bool {
+	most := maxWaiting
+	u.bytes = int64(cap(u.draft.wire.b)) + draftBytes
+	if u.draft.isUsual() {
+		most /= usualParts
+	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if q.list.Len() == maxWaiting || q.bytes+e.bytes > q.most {
+	if q.list.Len() >= most || q.bytes+u.bytes > q.most {
 		return false
 	}
-	q.bytes += e.bytes
-	q.list.PushBack(e)
+	q.bytes += u.bytes
+	q.list.PushBack(u)
 	if q.list.Len()%many == 0 {
 		select {
 		case q.many <- struct{}{}:
@@ -54,8 +60,8 @@ func (q *queue) add(e ended) bool {
 	return true
 }
 
-// take moves the next operations to batch, which it returns; it is empty if there are none.
-func (q *queue) take(batch []ended) []ended {
+// take moves the next drafts to batch, which it returns; it is empty if there are none.
+func (q *queue) take(batch []unread) []unread {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	batch = batch[:0]
@@ -65,16 +71,9 @@ func (q *queue) take(batch []ended) []ended {
 	return batch
 }
 
-// made frees the memory of an operation that was taken.
-func (q *queue) made(e *ended) {
+// taken frees the memory of a draft whose command was read.
+func (q *queue) taken(u *unread) {
 	q.mu.Lock()
-	q.bytes -= e.bytes
+	q.bytes -= u.bytes
 	q.mu.Unlock()
-}
-
-// length is how many wait.
-func (q *queue) length() int {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.list.Len()
 }

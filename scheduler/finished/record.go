@@ -84,16 +84,16 @@ const (
 )
 
 // write begins the record of an operation that is done, and its row: all but the command.
-func (m *maker) write(st *event.Status, note string) {
+func (d *draft) write(st *event.Status, note string) {
 	resp, result := st.Response, st.Response.GetResult()
-	w := &m.wire
+	w := &d.wire
 	w.reset(history.FreeBytes)
-	m.row = history.Row{Ended: st.Ended.UnixMilli(), Outcome: outcomeOf(st), IsRetried: st.Attempts > 1}
-	texts := &m.row.Texts
-	m.row.Operation = w.text(operationField, st.Name)
+	d.row = history.Row{Ended: st.Ended.UnixMilli(), Outcome: outcomeOf(st), IsRetried: st.Attempts > 1}
+	texts := &d.row.Texts
+	d.row.Operation = w.text(operationField, st.Name)
 	texts[history.Instance] = w.text(instanceField, st.Instance)
 	w.text(functionField, st.Digest.Function().String())
-	m.row.Action = w.ownDigest(actionField, st.Digest)
+	d.row.Action = w.ownDigest(actionField, st.Digest)
 	texts[history.Invocation] = w.text(invocationField, bounded.Text(st.Request.ToolInvocation, maxText))
 	w.text(correlatedField, bounded.Text(st.Request.Correlated, maxText))
 	texts[history.Target] = w.text(targetField, bounded.Text(st.Request.Target, maxText))
@@ -104,7 +104,7 @@ func (m *maker) write(st *event.Status, note string) {
 	w.time(queuedField, st.Queued)
 	if st.Worker != "" {
 		w.time(startedField, st.Started)
-		m.row.Took = st.Ended.Sub(st.Started)
+		d.row.Took = st.Ended.Sub(st.Started)
 	}
 	w.time(endedField, st.Ended)
 	texts[history.Worker] = w.text(workerField, st.Worker)
@@ -113,7 +113,7 @@ func (m *maker) write(st *event.Status, note string) {
 	}
 	w.text(sizeReasonField, st.Size.Reason)
 	w.number(attemptsField, int64(st.Attempts))
-	w.number(outcomeField, int64(m.row.Outcome))
+	w.number(outcomeField, int64(d.row.Outcome))
 	w.number(exitCodeField, int64(result.GetExitCode()))
 	w.number(codeField, int64(resp.GetStatus().GetCode()))
 	w.text(errorField, bounded.Text(resp.GetStatus().GetMessage(), maxMessage))

@@ -21,7 +21,7 @@ import (
 )
 
 // written returns the record of an operation, without a command.
-func written(t testing.TB, m *maker, st *event.Status) *historypb.Record {
+func written(t testing.TB, m *draft, st *event.Status) *historypb.Record {
 	t.Helper()
 	m.write(st, "")
 	return decoded(t, m.wire.item())
@@ -81,7 +81,7 @@ func TestWholeRecord(t *testing.T) {
 			{Path: "l", Kind: historypb.Output_LINK},
 		},
 	}
-	m := newMaker(New(Options{}))
+	m := &draft{}
 	m.write(st, "note")
 	m.wire.digest(commandField, d.Proto())
 	m.wire.arguments(command(t, "a", "", "long"), 5)
@@ -130,7 +130,7 @@ func TestLargeRecord(t *testing.T) {
 	}
 	st := done("large", &repb.ExecuteResponse{Message: long, Result: result})
 	st.Request.Target, st.Request.Mnemonic, st.Request.Configuration = long, long, long
-	m := newMaker(New(Options{}))
+	m := &draft{}
 	got := written(t, m, st)
 	if len(got.GetStdout().GetRaw()) != maxRaw || len(got.GetOutputs()) != maxOutputs || got.GetAllOutputs() != maxOutputs+1 ||
 		len(got.GetMetadata().GetAuxiliaryMetadata()) != 2 || !strings.HasSuffix(got.GetTarget(), "…") {
@@ -176,7 +176,7 @@ func TestRecordIsKept(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			st := done("strange", &repb.ExecuteResponse{Result: result})
 			result.ExitCode = 7
-			m := newMaker(New(Options{}))
+			m := &draft{}
 			m.write(st, "")
 			if m.wire.item() == nil {
 				t.Fatal("the record is lost")
@@ -199,7 +199,7 @@ func TestArgumentsNeedRoom(t *testing.T) {
 	}
 	st := done("large", &repb.ExecuteResponse{Result: result})
 	st.Request.Target, st.Request.Mnemonic, st.Request.Configuration, st.Request.Correlated = long, long, long, long
-	m := newMaker(New(Options{}))
+	m := &draft{}
 	m.write(st, "")
 	m.wire.arguments(command(t, make([]string, maxArguments)...), maxArguments)
 	item := m.wire.item()
@@ -214,7 +214,7 @@ func TestRowIsOfRecord(t *testing.T) {
 	st := done("row\xff", &repb.ExecuteResponse{})
 	st.Instance, st.User, st.Worker = "instance\xff", "user\xff", "worker\xff"
 	st.Request = request.Metadata{ToolInvocation: "invocation\xff", Target: "target\xff", Mnemonic: "mnemonic\xff"}
-	m := newMaker(New(Options{}))
+	m := &draft{}
 	got := written(t, m, st)
 	want := m.row.Texts
 	want[history.Instance], want[history.User], want[history.Worker] = got.GetInstanceName(), got.GetUser(), got.GetWorker()

@@ -3,11 +3,9 @@ package finished
 import (
 	"context"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"go.uber.org/zap"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/history"
@@ -16,17 +14,18 @@ import (
 )
 
 const (
-	// maxWaiting limits the queued operations, and mostWaiting their memory, which is one part in
-	// waitingParts of the program's.
+	// maxWaiting limits the drafts that wait for their commands, and mostWaiting their memory, which
+	// is one part in waitingParts of the program's. With more than one part in usualParts of
+	// maxWaiting, those of usual ends do not wait.
 	maxWaiting                = 16 << 10
 	mostWaiting, waitingParts = 64 << 20, 32
+	usualParts                = 8
+	// draftBytes is the approximate memory of a draft beside its encoding.
+	draftBytes = 512
 	// searches is how many searches are made at once.
 	searches = 2
-	// makers is how many records are made at once: some wait for the storage.
-	makers = 4
-	// statusBytes and outputBytes are the approximate memory of an operation's status, and of an
-	// output in it.
-	statusBytes, outputBytes = 2 << 10, 512
+	// readers is how many commands are read at once.
+	readers = 4
 )
 
 // Blobs is a storage. Read returns all bytes of a blob.
@@ -42,18 +41,15 @@ type Options struct {
 	Blobs func(instance string, fn digest.Function) Blobs
 	// Memory is the memory limit of the program; 0: no limit.
 	Memory int64
-	Logger *zap.Logger
 }
 
 // A Recorder makes records. A nil Recorder makes none, and has none.
 type Recorder struct {
 	options  Options
+	drafts   sync.Pool // of *draft
 	waiting  *queue
 	sent     *commands
 	searches *intake.Turns
-	lost     atomic.Uint64
-	// losing: there was no room for an operation, which was logged, and some still wait.
-	losing atomic.Bool
 }
 
 // New returns a Recorder, which makes records while Run runs.
@@ -62,10 +58,10 @@ func New(o Options) *Recorder {
 	if o.Memory > 0 {
 		most = min(most, o.Memory/waitingParts)
 	}
-	if o.Logger == nil {
-		o.Logger = zap.NewNop()
+	return &Recorder{
+		options: o, drafts: sync.Pool{New: func() any { return new(draft) }},
+		waiting: newQueue(most), sent: newCommands(o.Memory), searches: intake.NewTurns(searches),
 	}
-	return &Recorder{options: o, waiting: newQueue(most), sent: newCommands(o.Memory), searches: intake.NewTurns(searches)}
 }
 
 // Sent tells it the encoded Command of an operation, which a worker gets with its action. It must
@@ -76,48 +72,36 @@ func (r *Recorder) Sent(operation string, command []byte) {
 	}
 }
 
-// Add queues a record of a completed operation. It does not block.
+// Add makes a record of a completed operation. It does not block. A record whose command line must
+// be read from the storage waits for that; if too many wait it has none.
 func (r *Recorder) Add(st *event.Status, note string) {
 	if r == nil {
 		return
 	}
-	if r.waiting.add(ended{*st, note, bytesOf(st)}) {
-		return
-	}
-	r.lost.Add(1)
-	if !r.losing.Swap(true) {
-		r.options.Logger.Warn("records of completed operations are lost: they end faster than their records are made")
-	}
-}
-
-// caughtUp tells the log the end of losses: no operation waits.
-func (r *Recorder) caughtUp() {
-	if r.losing.Load() && r.losing.Swap(false) {
-		r.options.Logger.Info("records of completed operations are made in time again", zap.Uint64("lost_since_start", r.lost.Load()))
+	d := r.drafts.Get().(*draft)
+	d.write(st, note)
+	missing := d.command(st, r.sent)
+	if missing == (digest.Digest{}) || r.options.Blobs == nil || !r.waiting.add(unread{draft: d, instance: st.Instance, command: missing}) {
+		r.keep(d)
 	}
 }
 
-// bytesOf is the approximate memory of an operation's status, besides memory that the scheduler
-// uses for it anyway.
-func bytesOf(st *event.Status) int64 {
-	result := st.Response.GetResult()
-	outputs := len(result.GetOutputFiles()) + len(result.GetOutputDirectories()) + len(result.GetOutputSymlinks())
-	inline := len(result.GetStdoutRaw()) + len(result.GetStderrRaw())
-	for _, f := range result.GetOutputFiles() {
-		inline += len(f.GetContents())
-	}
-	return int64(statusBytes + outputBytes*outputs + inline)
+// keep stores a record, whose memory is used again.
+func (r *Recorder) keep(d *draft) {
+	r.options.Store.AddEncoded(&d.row, d.wire.item())
+	d.row = history.Row{}
+	r.drafts.Put(d)
 }
 
-// Run makes records until ctx ends, and then those of queued operations.
+// Run stores records until ctx ends, and then those whose commands are not read yet.
 func (r *Recorder) Run(ctx context.Context) {
 	var all sync.WaitGroup
-	for range makers {
+	for range readers {
 		all.Go(func() {
 			ticker := time.NewTicker(every)
 			defer ticker.Stop()
-			m := newMaker(r)
-			defer m.close()
+			reads := newReader(r)
+			defer reads.close()
 			for {
 				select {
 				case <-r.waiting.many:
@@ -125,20 +109,18 @@ func (r *Recorder) Run(ctx context.Context) {
 				case <-ctx.Done():
 					return
 				}
-				m.makeAll(ctx)
+				reads.readAll(ctx)
 			}
 		})
 	}
 	r.options.Store.Run(ctx)
 	all.Wait()
-	last := newMaker(r)
-	defer last.close()
-	last.makeAll(ctx)
+	newReader(r).readAll(ctx)
 	r.options.Store.Flush()
 }
 
-// Lost returns how many records were dropped because the disk or the Recorder was too slow.
-func (r *Recorder) Lost() uint64 { return r.lost.Load() + r.options.Store.Stats().Lost }
+// Lost returns how many records were dropped because the disk was too slow.
+func (r *Recorder) Lost() uint64 { return r.options.Store.Stats().Lost }
 
 // Collectors returns the metrics of a Recorder.
 func (r *Recorder) Collectors() []prometheus.Collector {

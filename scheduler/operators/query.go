@@ -89,5 +89,5 @@ func ofOperations(m *admin.Pattern) (pattern.Pattern, error) {
 	if stages := view.Stages(); !p.Fits("stage", stages) {
 		return p, status.Errorf(codes.InvalidArgument, "pattern %q: no operation has that stage; there are %s", p, strings.Join(stages, " and "))
 	}
-	return p, nil
+	return p.OfOperations(), nil
 }

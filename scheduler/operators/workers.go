@@ -69,8 +69,11 @@ func (s *workers) ListWorkers(
 	keys, next := first.page()
 	resp := &admin.ListWorkersResponse{NextPageToken: next, Lost: s.lost.list()}
 	for _, d := range drains {
+		var matching int
+		s.Look(func(v *core.View) { matching = v.Matching(&d.Pattern) })
 		resp.Drains = append(resp.Drains, &admin.ActiveDrain{
 			Pattern: &admin.Pattern{Attributes: d.Pattern.Map()}, Reason: d.Reason, Author: d.Author, Since: timestamppb.New(d.Since),
+			Matching: int32(matching),
 		})
 	}
 	for batch := range slices.Chunk(keys, lookBatch) {

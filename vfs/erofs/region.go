@@ -2,6 +2,7 @@ package erofs
 
 import (
 	"fmt"
+	"slices"
 
 	"golang.org/x/sys/unix"
 )
@@ -58,17 +59,24 @@ func RegionBytes(encoded int64, longest int) int64 {
 }
 
 // Bytes returns the region, whole blocks, and fills in r.NIDs.
-func (r *Region) Bytes(o Options) ([]byte, error) {
+func (r *Region) Bytes(o Options) ([]byte, error) { return r.Append(nil, o) }
+
+// Append appends the region, whole blocks, to b, and fills in r.NIDs. After an error b is the same.
+func (r *Region) Append(b []byte, o Options) ([]byte, error) {
 	o, err := o.validate()
 	if err != nil {
-		return nil, fmt.Errorf("write directory: %w", err)
+		return b, fmt.Errorf("write directory: %w", err)
 	}
 	l := newLayout(o)
 	p := regionPlan{layout: l, region: r, list: newListing(r.Dir.Entries)}
 	if err := p.place(); err != nil {
-		return nil, fmt.Errorf("write directory: %w", err)
+		return b, fmt.Errorf("write directory: %w", err)
 	}
-	return p.write(), nil
+	from, n := len(b), int(blocksOf(p.end)<<blockBits)
+	b = slices.Grow(b, n)[:from+n]
+	clear(b[from:])
+	p.write(b[from:])
+	return b, nil
 }
 
 // A regionPlan has the positions of all parts of a region.
@@ -139,10 +147,9 @@ func behind(end, target int64) (at int64, inline bool) {
 	return blocksOf(end) << blockBits, false
 }
 
-// write writes all parts at their positions.
-func (p *regionPlan) write() []byte {
+// write writes all parts at their positions in b, which has zeros.
+func (p *regionPlan) write(b []byte) {
 	r := p.region
-	b := make([]byte, blocksOf(p.end)<<blockBits)
 	d := p.layout.inode(&r.Dir)
 	d.size = p.size
 	at := p.layout.inodeSize(&r.Dir, p.size)
@@ -178,7 +185,6 @@ func (p *regionPlan) write() []byte {
 			p.layout.put(b[at:], e, d)
 		}
 	}
-	return b
 }
 
 func (p *regionPlan) listing(b []byte, from, to int) {

@@ -1,10 +1,12 @@
 package erofs
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -135,6 +137,26 @@ func TestRegionRefuses(t *testing.T) {
 		if _, err := r.Bytes(Options{}); err == nil {
 			t.Errorf("%s: no error", name)
 		}
+	}
+}
+
+// TestAppendRegion appends a region to memory that had other bytes.
+func TestAppendRegion(t *testing.T) {
+	d := dir("", append(many(300), link("target", "somewhere"), file("without", 0, ""))...)
+	slices.SortFunc(d.Entries, func(a, b Entry) int { return strings.Compare(a.Name, b.Name) })
+	r := Region{At: BlockSize, Parent: NID(BlockSize), Dir: d, NIDs: make([]uint32, len(d.Entries))}
+	want, err := r.Bytes(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	used := bytes.Repeat([]byte{0xa5}, 2*len(want))
+	got, err := r.Append(used[:1], Options{})
+	if err != nil || got[0] != 0xa5 || !bytes.Equal(got[1:], want) {
+		t.Errorf("appended to used memory it differs, %v", err)
+	}
+	r.Dir.Mode = unix.S_IFREG
+	if got, err := r.Append(used[:1], Options{}); err == nil || len(got) != 1 {
+		t.Errorf("after an error there are %d bytes, %v", len(got), err)
 	}
 }
 

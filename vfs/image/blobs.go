@@ -1,8 +1,11 @@
 package image
 
 import (
+	"slices"
+
 	"golang.org/x/sys/unix"
 
+	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
 	"github.com/forerunner-build/forerunner/vfs/erofs"
@@ -23,7 +26,16 @@ type Blobs struct {
 
 // show returns an entry as an image shows it.
 func (b *Blobs) show(e tree.Entry) erofs.Entry {
-	out := erofs.Entry{Name: e.Name, MTime: e.MTime, Mode: e.Perm, Target: e.Target}
+	out, redirected := b.bare(e)
+	if redirected {
+		out.Redirect = "/" + b.Path(e.Digest)
+	}
+	return out
+}
+
+// bare is show without the path of the data, and reports whether there is one.
+func (b *Blobs) bare(e tree.Entry) (out erofs.Entry, redirected bool) {
+	out = erofs.Entry{Name: e.Name, MTime: e.MTime, Mode: e.Perm, Target: e.Target}
 	switch e.Kind {
 	case tree.Dir:
 		out.Mode |= unix.S_IFDIR
@@ -31,11 +43,52 @@ func (b *Blobs) show(e tree.Entry) erofs.Entry {
 		out.Mode |= unix.S_IFLNK
 	default:
 		out.Mode |= unix.S_IFREG
-		if out.Size = e.Digest.SizeBytes(); out.Size > 0 {
-			out.Redirect = "/" + b.Path(e.Digest)
-		}
+		out.Size = e.Digest.SizeBytes()
 	}
-	return out
+	return out, out.Size > 0
+}
+
+// A scratch has the memory for the region of one directory at a time.
+type scratch struct {
+	entries []erofs.Entry
+	paths   []byte // redirects of files, one after the other
+	ends    []int  // of each in paths
+	region  []byte
+}
+
+// mostScratch limits the entries, and mostScratchBytes the bytes of a region, for whose memory a
+// scratch keeps.
+const mostScratch, mostScratchBytes = 1 << 10, 1 << 20
+
+// trim drops the memory of a large directory.
+func (s *scratch) trim() {
+	if cap(s.entries) > mostScratch || cap(s.region) > mostScratchBytes {
+		*s = scratch{}
+	}
+}
+
+// showAll returns the entries of a directory as an image shows them, until the next use of s. All
+// redirects share their memory.
+func (b *Blobs) showAll(dir *tree.Directory, s *scratch) ([]erofs.Entry, error) {
+	s.entries, s.paths, s.ends = slices.Grow(s.entries[:0], dir.Len()), s.paths[:0], s.ends[:0]
+	for i := range dir.Len() {
+		e := dir.At(i)
+		if namesNothing(e) {
+			return nil, &cas.MissingError{Digests: []digest.Digest{e.Digest}}
+		}
+		out, redirected := b.bare(e)
+		if redirected {
+			s.paths = append(append(s.paths, '/'), b.Path(e.Digest)...)
+		}
+		s.ends = append(s.ends, len(s.paths))
+		s.entries = append(s.entries, out)
+	}
+	paths, from := string(s.paths), 0
+	for i, to := range s.ends {
+		s.entries[i].Redirect = paths[from:to]
+		from = to
+	}
+	return s.entries, nil
 }
 
 // Source provides the directories of an input root.

@@ -43,6 +43,8 @@ const (
 	maxClosed = 16
 	// maxSeen bounds the subtrees that are remembered to have been seen.
 	maxSeen = 1 << 18
+	// maxSmall bounds the directories that are known to have few entries.
+	maxSmall = 1 << 16
 	// maxUnfit bounds the trees that are known not to fit into a grown image.
 	maxUnfit = 1 << 10
 	// maxVisits limits the directories that are read to learn from one root.
@@ -79,8 +81,9 @@ type Cache struct {
 
 	// Of the goroutine.
 	seed  maphash.Seed
-	seen  map[uint64]struct{} // of path and digest
-	count uint64              // of images that were made
+	seen  map[uint64]struct{}   // of path and digest
+	small map[digest.Digest]int // entries in and below directories that have few, all of them once local
+	count uint64                // of images that were made
 
 	mu     sync.Mutex
 	byPath map[string]map[digest.Digest]*image
@@ -119,6 +122,7 @@ func Open(o Options) (*Cache, error) {
 		done:       make(chan struct{}),
 		seed:       maphash.MakeSeed(),
 		seen:       map[uint64]struct{}{},
+		small:      map[digest.Digest]int{},
 		byPath:     map[string]map[digest.Digest]*image{},
 		limits:     growLimits{ahead: maxAhead, all: maxGrown},
 		memory:     o.Memory,

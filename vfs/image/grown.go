@@ -12,7 +12,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
 	"github.com/forerunner-build/forerunner/vfs/budget"
@@ -69,6 +68,7 @@ type grown struct {
 	source  Source
 	waiter  Waiter
 	head    []byte
+	longest int    // of redirects
 	node    uint64 // in files
 
 	busy sync.WaitGroup // readers, and the writer ahead; none begins after the end
@@ -116,7 +116,8 @@ func (c *Cache) grow(d digest.Digest, source Source, waiter Waiter) (_ *image, e
 	g := &grown{
 		files: c.files, blobs: &c.blobs, options: c.imageOptions(img.id), source: source, waiter: waiter,
 		next: erofs.BlockSize, limits: c.limits, memory: c.memory.Holder(),
-		unfit: func() { c.unfit.Put(d, struct{}{}) },
+		longest: len(c.blobs.Path(d)) + 32, // sizes of other blobs have more digits
+		unfit:   func() { c.unfit.Put(d, struct{}{}) },
 	}
 	defer func() {
 		if err != nil {
@@ -130,9 +131,11 @@ func (c *Cache) grow(d digest.Digest, source Source, waiter Waiter) (_ *image, e
 	if !ok || !g.allocateLocked(nil, tree.Entry{Kind: tree.Dir, Digest: d, Perm: 0o755}) {
 		return nil, fmt.Errorf("the root directory, of %d bytes, is not available", d.SizeBytes())
 	}
-	if _, err := g.write(g.extents[0], dir); err != nil { // which the kernel reads while it mounts
+	top, err := g.write(g.extents[0], dir, &scratch{})
+	if err != nil {
 		return nil, err
 	}
+	g.keep(g.extents[0], top) // the kernel reads it while it mounts
 	img.grown, img.nodes, img.cover = g, g, &Cover{image: img}
 	file := c.files.add(g)
 	point := filepath.Join(c.pointDir, fmt.Sprintf(".grown-%d", g.node))
@@ -162,12 +165,11 @@ func (g *grown) end() {
 
 // allocateLocked gives a directory its extent, and reports whether it has one.
 func (g *grown) allocateLocked(up *extent, e tree.Entry) bool {
-	longest := len(g.blobs.Path(e.Digest)) + 32 // sizes of other blobs have more digits
 	size := e.Digest.SizeBytes()
 	if size > tree.MaxBytes || len(g.extents) >= g.limits.all {
 		return false
 	}
-	p := &extent{at: g.next, bytes: erofs.RegionBytes(size, longest), up: up, entry: cloneEntry(e)}
+	p := &extent{at: g.next, bytes: erofs.RegionBytes(size, g.longest), up: up, entry: cloneEntry(e)}
 	if p.at+p.bytes > lastExtent || !g.takeLocked(extentBytes+int64(len(e.Name))) {
 		return false
 	}
@@ -281,7 +283,10 @@ func (g *grown) regionOf(p *extent, asker Asker) ([]byte, error) {
 			return nil, err
 		}
 	}
-	b, err := g.write(p, dir)
+	b, err := g.write(p, dir, &scratch{})
+	if err == nil {
+		g.keep(p, b)
+	}
 	if errors.Is(err, erofs.ErrTooLarge) {
 		g.noRoom()
 		err = fmt.Errorf("%w: %w", tree.ErrTooLarge, err)
@@ -292,19 +297,15 @@ func (g *grown) regionOf(p *extent, asker Asker) ([]byte, error) {
 	return b, err
 }
 
-// write makes the region of p, and gives its entries their extents.
-func (g *grown) write(p *extent, dir *tree.Directory) ([]byte, error) {
+// write makes the region of p, and gives its entries their extents. The region lies in s.
+func (g *grown) write(p *extent, dir *tree.Directory, s *scratch) ([]byte, error) {
 	if dir.Len() > maxEntries {
 		return nil, erofs.ErrTooLarge
 	}
 	r := erofs.Region{At: p.at, Parent: erofs.NID(p.up.at), Dir: g.blobs.show(p.entry), NIDs: make([]uint32, dir.Len())}
-	r.Dir.Entries = make([]erofs.Entry, dir.Len())
-	for i := range dir.Len() {
-		e := dir.At(i)
-		if namesNothing(e) {
-			return nil, &cas.MissingError{Digests: []digest.Digest{e.Digest}}
-		}
-		r.Dir.Entries[i] = g.blobs.show(e)
+	var err error
+	if r.Dir.Entries, err = g.blobs.showAll(dir, s); err != nil {
+		return nil, err
 	}
 	g.mu.Lock()
 	if p.nids == nil && !g.takeLocked(nidBytes*int64(dir.Len())) {
@@ -334,8 +335,8 @@ func (g *grown) write(p *extent, dir *tree.Directory) ([]byte, error) {
 		}
 	}
 	g.mu.Unlock()
-	b, err := r.Bytes(g.options)
-	if err == nil && int64(len(b)) > p.bytes {
+	s.region, err = r.Append(s.region[:0], g.options)
+	if err == nil && int64(len(s.region)) > p.bytes {
 		err = erofs.ErrTooLarge
 	}
 	if err != nil {
@@ -344,17 +345,25 @@ func (g *grown) write(p *extent, dir *tree.Directory) ([]byte, error) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	p.nids = r.NIDs
+	return s.region, nil
+}
+
+// keep keeps a region for requests of its other blocks.
+func (g *grown) keep(p *extent, b []byte) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
 	if !g.ended {
 		g.kept = append(g.kept[max(0, len(g.kept)+1-keptRegions):], region{p, b})
 	}
-	return b, nil
 }
 
 // grow writes local directories and gives them to the kernel, until limits.ahead. It begins with
 // those below the directory that was written last, in the order in which a reader of the whole tree
 // comes to them: so it is ahead of one, whatever part of the tree that reads.
 func (g *grown) grow() {
+	var s scratch
 	for {
+		s.trim()
 		p := g.nextAhead()
 		if p == nil {
 			return
@@ -363,7 +372,7 @@ func (g *grown) grow() {
 		if !ok {
 			continue
 		}
-		b, err := g.write(p, dir)
+		b, err := g.write(p, dir, &s)
 		if err != nil {
 			continue // a reader gets the error
 		}

@@ -22,6 +22,9 @@ func (c *Cache) learn(r closedRoot) {
 	if len(c.seen) > maxSeen {
 		clear(c.seen)
 	}
+	if len(c.small) > maxSmall {
+		clear(c.small)
+	}
 	s.visit("", r.digest)
 	for _, want := range s.wanted {
 		select {
@@ -46,7 +49,7 @@ type site struct {
 type survey struct {
 	images *Cache
 	source Source
-	small  map[digest.Digest]int // local entries in and below directories that have few
+	small  map[digest.Digest]int // as Cache.small, where some of it is not local
 	left   int                   // directories that may still be read
 	wanted []site
 }
@@ -87,33 +90,42 @@ func (s *survey) visit(path string, d digest.Digest) {
 // large reports whether enough entries in and below d are local for an image to be worth its mount.
 // It reads no more than necessary.
 func (s *survey) large(d digest.Digest) bool {
-	return s.count(d, MinEntries, 0) >= MinEntries
+	n, _ := s.count(d, MinEntries, 0)
+	return n >= MinEntries
 }
 
 // count returns the number of local entries in and below d, with an addition for large files, or a
-// number that is not below want.
-func (s *survey) count(d digest.Digest, want, depth int) int {
+// number that is not below want. all: every directory there is local.
+func (s *survey) count(d digest.Digest, want, depth int) (n int, all bool) {
+	if n, ok := s.images.small[d]; ok {
+		return n, true
+	}
 	if n, ok := s.small[d]; ok {
-		return n
+		return n, false
 	}
 	dir, ok := s.source.LocalDirectory(d)
 	if !ok || s.left <= 0 || depth > maxImageDepth {
-		return 0
+		return 0, false
 	}
 	s.left--
-	n := dir.Len()
+	n, all = dir.Len(), true
 	for i := 0; i < dir.Len() && n < want; i++ {
 		switch e := dir.At(i); {
 		case e.Kind == tree.Dir:
-			n += s.count(e.Digest, want-n, depth+1)
+			below, allBelow := s.count(e.Digest, want-n, depth+1)
+			n, all = n+below, all && allBelow
 		case e.Kind == tree.File && e.Digest.SizeBytes() >= largeFile:
 			n += MinEntries
 		}
 	}
-	if n < want {
+	switch {
+	case n >= want:
+	case all:
+		s.images.small[d] = n
+	default:
 		s.small[d] = n
 	}
-	return n
+	return n, all
 }
 
 // known reports whether there is an image, and whether it lacks so much that it should be replaced.

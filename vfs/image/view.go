@@ -260,6 +260,12 @@ func (v *View) Vouch(ctx context.Context, due time.Time) error {
 }
 
 // Grown reports whether the view has an image that is written while it is used.
-func (v *View) Grown() bool {
-	return slices.ContainsFunc(v.grafts, func(g *graft) bool { return g.image.grown != nil })
+func (v *View) Grown() bool { return v.grownImage() != nil }
+
+// grownImage returns that image, which no other view has; nil: there is none.
+func (v *View) grownImage() *image {
+	if i := slices.IndexFunc(v.grafts, func(g *graft) bool { return g.image.grown != nil }); i >= 0 {
+		return v.grafts[i].image
+	}
+	return nil
 }

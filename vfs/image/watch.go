@@ -59,7 +59,8 @@ type watcher struct {
 	now   func() time.Time
 
 	mu    sync.Mutex
-	roots map[fsid]*View // watched views, by the id of their overlay
+	roots map[fsid]*View    // watched views, by the id of their overlay
+	alone map[imageID]*View // those of them with a grown image, by the id of that
 }
 
 // newWatcher opens the group and starts to read it. Only close ends that.
@@ -80,6 +81,7 @@ func newWatcher() (*watcher, error) {
 		stop:  make(chan struct{}),
 		done:  make(chan struct{}),
 		roots: map[fsid]*View{},
+		alone: map[imageID]*View{},
 		taken: map[*View]int{},
 		now:   time.Now,
 	}
@@ -130,6 +132,9 @@ func (w *watcher) watch(r *View, path string) error {
 	_, taken := w.roots[id]
 	if !taken {
 		w.roots[id] = r
+		if only := r.grownImage(); only != nil {
+			w.alone[only.id] = r
+		}
 	}
 	w.mu.Unlock()
 	if taken {
@@ -150,6 +155,9 @@ func (w *watcher) forget(r *View) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.roots, r.overlay)
+	if only := r.grownImage(); only != nil {
+		delete(w.alone, only.id)
+	}
 }
 
 // is reports whether the kernel uses this thread to open files again that others have opened.
@@ -199,28 +207,40 @@ func (w *watcher) drain() {
 
 // handOn reports the opened file to its root, if it is from an image.
 func (w *watcher) handOn(fd int) {
+	var img imageID
+	var nid uint64
+	var ok bool
+	handle, _, err := unix.NameToHandleAt(fd, "", unix.AT_EMPTY_PATH|atHandleFID)
+	if err == nil {
+		img, nid, ok = parseHandle(handle.Type(), handle.Bytes())
+	}
+	r := w.viewOf(fd, img)
+	switch {
+	case r == nil || !w.count(r):
+	case err != nil:
+		r.blind.Store(true)
+	case ok:
+		r.opened(img, nid)
+	}
+}
+
+// viewOf returns the root in which the file was opened, which may be one of that image; nil: it is
+// not watched.
+func (w *watcher) viewOf(fd int, img imageID) *View {
+	w.mu.Lock()
+	r := w.alone[img]
+	w.mu.Unlock()
+	if r != nil {
+		return r
+	}
 	id, err := fsidOf(unix.Fstatfs, fd)
 	if err != nil {
 		w.lost()
-		return
+		return nil
 	}
 	w.mu.Lock()
-	r := w.roots[id]
-	w.mu.Unlock()
-	if r == nil {
-		return
-	}
-	if !w.count(r) {
-		return
-	}
-	handle, _, err := unix.NameToHandleAt(fd, "", unix.AT_EMPTY_PATH|atHandleFID)
-	if err != nil {
-		r.blind.Store(true)
-		return
-	}
-	if img, nid, ok := parseHandle(handle.Type(), handle.Bytes()); ok {
-		r.opened(img, nid)
-	}
+	defer w.mu.Unlock()
+	return w.roots[id]
 }
 
 // count counts an event of a root. False: the root has had too many.

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/forerunner-build/forerunner/vfs/folder"
 )
 
 // TestLeasedFile: a command with a lease of a file does not delay the watcher. It is then unknown
@@ -77,5 +79,28 @@ func TestLongRootIsWatched(t *testing.T) {
 	}
 	if short.left || w.count(short) || !short.left {
 		t.Error("a root with too many events in a short time is not left after the last of them")
+	}
+}
+
+// TestOnlyViewOfAnImage: the inode of a grown image says in which root a file was opened, while that
+// is watched.
+func TestOnlyViewOfAnImage(t *testing.T) {
+	c, src, _ := openCache(t)
+	root := newTree(t, src, 3)
+	grownViewOf(t, c, src, root, nobodyWaits{t}) // if the kernel can
+	v := c.View(root, src, folder.ProcessOwner(), Hooks{}, nobodyWaits{t})
+	defer v.Release()
+	id := v.grafts[0].image.id
+	const noFile = -1
+	if got := c.watcher.viewOf(noFile, id); got != nil {
+		t.Error("a root is found before it is watched")
+	}
+	must(t, v.Watch(v.Folders()[0]))
+	if got := c.watcher.viewOf(noFile, id); got != v || v.blind.Load() {
+		t.Errorf("found %p, want %p; blind %t", got, v, v.blind.Load())
+	}
+	v.Unwatch()
+	if got := c.watcher.viewOf(noFile, id); got != nil || len(c.watcher.alone) > 0 {
+		t.Error("a root is found after it was watched")
 	}
 }

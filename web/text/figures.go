@@ -59,16 +59,46 @@ func Words(s string) string {
 	return b.String()
 }
 
-// Command writes a command in shell syntax.
+// Command writes a command in shell syntax. Characters that a page or terminal does not show, or that
+// change the order of others, are escaped: what is read is what a shell runs.
 func Command(args []string) string {
 	list := make([]string, len(args))
 	for i, a := range args {
 		plain := a != "" && !strings.ContainsFunc(a, func(r rune) bool {
 			return !strings.ContainsRune("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789%+,-./:=@_", r)
 		})
-		if list[i] = a; !plain {
+		switch {
+		case plain:
+			list[i] = a
+		case strings.ContainsFunc(a, isHidden):
+			list[i] = escaped(a)
+		default:
 			list[i] = "'" + strings.ReplaceAll(a, "'", `'\''`) + "'"
 		}
 	}
 	return strings.Join(list, " ")
+}
+
+// isHidden reports whether a character is not shown as itself.
+func isHidden(r rune) bool { return !unicode.IsGraphic(r) && r != '\n' && r != '\t' }
+
+// escaped writes a word as $'…' (POSIX.1-2024, 2.2.4), with the bytes of what is hidden.
+func escaped(word string) string {
+	var b strings.Builder
+	b.WriteString("$'")
+	for _, r := range word {
+		switch {
+		case isHidden(r):
+			for _, c := range []byte(string(r)) {
+				fmt.Fprintf(&b, `\%03o`, c)
+			}
+		case r == '\'' || r == '\\':
+			b.WriteByte('\\')
+			fallthrough
+		default:
+			b.WriteRune(r)
+		}
+	}
+	b.WriteByte('\'')
+	return b.String()
 }

@@ -89,16 +89,8 @@ func Hindrance(w *admin.Worker) string {
 // Short returns the beginning of HASH/SIZE, or of another long name, for display.
 func Short(s string) string { return s[:min(len(s), 12)] }
 
-// Pairs formats a map as name=value,… sorted by name. The result is a valid pattern if no name or
-// value has a comma.
-func Pairs(m map[string]string) string {
-	list := make([]string, 0, len(m))
-	for k, v := range m {
-		list = append(list, k+"="+v)
-	}
-	slices.Sort(list)
-	return strings.Join(list, ",")
-}
+// Pairs is names.Pairs.
+func Pairs(m map[string]string) string { return names.Pairs(m) }
 
 // Platform formats properties as name=value, separated by sep, in their order.
 func Platform(list []*admin.Property, sep string) string {

@@ -3,6 +3,7 @@ package view
 import (
 	"time"
 
+	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/scheduler/core/preemption"
 	"github.com/forerunner-build/forerunner/scheduler/core/quota"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
@@ -11,7 +12,7 @@ import (
 // An Entry is an unfinished operation, for patterns. It is a value.
 type Entry struct {
 	Operation *request.Operation // read-only
-	Worker    string             // the worker that runs it; empty if it is queued
+	Worker    string             // the worker that runs it, as names.WorkerKey; empty if it is queued
 }
 
 // OperationAttributes are the names that patterns of operations may use, besides platform.NAME for
@@ -40,7 +41,8 @@ func (e Entry) Attribute(name string) (string, bool) {
 		}
 		return executing, true
 	case "worker":
-		return e.Worker, e.Worker != ""
+		machine, _ := names.Machine(e.Worker)
+		return machine, e.Worker != ""
 	}
 	return e.Operation.Attribute(name)
 }
