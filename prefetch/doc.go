@@ -103,9 +103,11 @@
 // the action reads adds a quarter of its bytes, and as many as the link carries in a 16th of a
 // round trip, but no more than seven times its bytes; from 8 MiB on, half of its bytes, and of a
 // large file half a MiB. So a profile that has everything costs little more than what is read. A
-// file of an exact profile that the action opens before there is credit to request it adds, up to 8
-// MiB, as much as the link carries in a quarter of a round trip; its neighbours do not come. Parts
-// are cut to the remaining credit, and the others come later.
+// predicted file that the action opens before there is credit to request it adds, up to 8 MiB, as
+// much as the link carries in a quarter of a round trip, and its neighbours do not come: they would
+// take that credit. They do come if the latest files were delayed more often than not: then the
+// profile has much else, or another order. Parts are cut to the remaining credit, and the others
+// come later.
 //
 // Large files have a credit of the same size again. Calls that somebody waits for share the link
 // with them until they are complete. So they also have at most as many bytes in doubt as the action
@@ -116,15 +118,15 @@
 // prefetched, and as long again. Those of a right profile never do.
 //
 // If the action opens a file that the profile lacks, its neighbours are prefetched, before the
-// profile's files; so are those of a file when the profile is no longer trusted. Unread neighbours
-// are in doubt, too. With the first such file some directories are fetched that the profile does
+// profile's files; so are those of a file when the profile is no longer trusted. Half of the bytes
+// of unread neighbours are in doubt, too. With the first such file some directories are fetched that the profile does
 // not have, and later all; for a coarse profile at once. While three quarters of the latest opens
 // were not predicted, the profile's files are not requested, and its large files are cancelled. A
 // profile that lacks the root, or has a third of all possible paths, counts as none.
 //
 // So an action rarely waits more than 1.2 times as long as without a profile, whatever that has,
 // plus a round trip, or the time that the link takes for the first window if that is longer. The
-// exceptions have large files that are not read: once requested, they take their share of the link
+// exceptions read few files, or have large files that are not read: once requested, they take their share of the link
 // until the action opens a file that the profile lacks.
 //
 // Without a profile, the directories are fetched up to a limit, because they are small and all reads
@@ -144,21 +146,22 @@
 // # Files that others mention
 //
 // A source that has come names the files that are read next. So files that the action opens and
-// that were not local are scanned (package mention), unless the profile has them; and so are the
-// files that they mention, when these have come, and so on: about one round trip for each level.
-// It begins with the command line, with a profile as soon as that lacks a file. A scan is remembered
-// by its digest for all races of the Limits.
+// that were not local are scanned (package mention), and so are the files that they mention, when
+// these have come, and so on: about one round trip for each level. It begins with the command line.
+// With a profile, nothing is scanned or requested before the action opens a file that the profile
+// lacks, or that was delayed. A scan is remembered by its digest for all races of the Limits.
 //
 // Mentioned files are in the queue before neighbours, whose directory nobody looks at for a file
-// that was mentioned. Doubtful ones, such as imports in functions, go behind the others. When they
+// that was mentioned, requested or not. Doubtful ones, such as imports in functions, go behind the others. When they
 // have come they are scanned, too, but what they mention is doubtful again, goes last, and is
 // scanned only when the action opens it, or the file that mentions it.
 //
 // Mentioned and unread files never exceed 4 MiB, twice the bytes of those that were read, and 512
 // KiB for each that the action opened before there was credit for it: mentions that are wrong soon
-// have no say. Each counts 2 KiB at least, also if the call for it failed. With a profile, which
-// knows better, there are instead of 4 MiB only 256 KiB for each opened file that it lacks. Mentioned
-// files are not in doubt: they do not reduce the credit of the profile.
+// have no say. Each counts 2 KiB at least, also if the call for it failed. A profile knows better
+// which of them are read: those that it has and those that it lacks each have an account, and for
+// those that it lacks there are instead of 4 MiB only 256 KiB for each opened file that it lacks.
+// Mentioned files are not in doubt: they do not reduce the credit of the profile.
 //
 // Files go in the order in which a compiler reads them, each right where it is mentioned, whenever
 // they were found; those whose turn has passed go behind the others. Half of the 4 MiB is only for

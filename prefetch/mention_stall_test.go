@@ -2,7 +2,9 @@ package prefetch
 
 import (
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -17,12 +19,13 @@ import (
 type telling struct {
 	in   *stage
 	says map[digest.Digest]string
+	all  []opened // files of the root
 	run  recorded
 }
 
 // tell returns the telling of files that each mention others, by their index.
 func tell(t *testing.T, files []opened, mentions [][]int) telling {
-	s := telling{says: map[digest.Digest]string{}, in: recorded(files).stage(t)}
+	s := telling{says: map[digest.Digest]string{}, in: recorded(files).stage(t), all: files}
 	for i, f := range files {
 		var text strings.Builder
 		for _, other := range mentions[i] {
@@ -146,5 +149,74 @@ func TestMentionsYieldToAProfile(t *testing.T) {
 		if got > want*12/10+time.Duration(512<<10/away.bytesPerSecond*1e9) {
 			t.Errorf("%s: waits %s, %s without mentions", o, got, want)
 		}
+	}
+}
+
+// recordOf returns a profile that has a share of what the action reads, and of what it does not.
+func (s telling) recordOf(r *rand.Rand, right, wrong float64) *Profile {
+	read, said := map[string]bool{}, []string{"x"}
+	for _, o := range s.run {
+		if read[o.path] = true; r.Float64() < right {
+			said = append(said, o.path)
+		}
+	}
+	for _, o := range s.all {
+		if !read[o.path] && r.Float64() < wrong {
+			said = append(said, o.path)
+		}
+	}
+	if wrong > 0 {
+		r.Shuffle(len(said), func(i, j int) { said[i], said[j] = said[j], said[i] })
+	}
+	return profileAfter(exactRules(ProfileOptions{}.withDefaults()), orderOf(said...))
+}
+
+// Whatever a record says, an action whose files mention others waits at most 1.2 times as long as with
+// none, and a round trip or as long as the first window takes, or as the pace lets calls take longer,
+// but for a few runs of a hundred; if the record is right, it always does. On average it does not
+// wait longer.
+func TestAnyRecordWithMentions(t *testing.T) {
+	type figure struct {
+		runs, above  int
+		waits, none  time.Duration
+		right, wrong func(r *rand.Rand) float64
+	}
+	random := (*rand.Rand).Float64
+	always := func(share float64) func(*rand.Rand) float64 { return func(*rand.Rand) float64 { return share } }
+	figures := map[string]*figure{
+		"right": {right: always(1), wrong: always(0)}, "right, with others": {right: always(1), wrong: random},
+		"half right": {right: always(0.5), wrong: random}, "wrong": {right: always(0), wrong: random},
+		"any": {right: random, wrong: random}, "of other paths": {right: always(0), wrong: always(0)},
+	}
+	runs, above := 0, 0
+	for seed := range scenes(12) {
+		r := rand.New(rand.NewPCG(seed, 77))
+		s := randomTelling(t, r, []float64{0.5, 0.8, 0.95}[seed%3])
+		away := mbit([]float64{30, 100, 1000}[r.IntN(3)], []time.Duration{2, 10, 50}[r.IntN(3)]*time.Millisecond)
+		none := s.waits(t, away, nil, None, LimitsOptions{})
+		most := none*12/10 + max(away.trip, paceSlack, time.Duration(firstWindow/away.bytesPerSecond*1e9))
+		for _, kind := range slices.Sorted(maps.Keys(figures)) {
+			f := figures[kind]
+			p := s.recordOf(r, f.right(r), f.wrong(r))
+			for _, o := range []Origin{Exact, Coarse} {
+				got := s.waits(t, away, p, o, LimitsOptions{})
+				f.runs, f.waits, f.none = f.runs+1, f.waits+got, f.none+none
+				if got > most {
+					f.above++
+					t.Logf("seed %d, %.0f Mbit/s, %s: waits %s with a record that is %s (%s), %s with none",
+						seed, away.bytesPerSecond*8/1e6, away.trip, got, kind, o, none)
+				}
+			}
+		}
+	}
+	for kind, f := range figures {
+		t.Logf("%s: waits %s with records, %s with none; %d of %d above", kind, f.waits, f.none, f.above, f.runs)
+		if f.waits > f.none*102/100 {
+			t.Errorf("%s: waits %s with records, %s with none", kind, f.waits, f.none)
+		}
+		runs, above = runs+f.runs, above+f.above
+	}
+	if figures["right"].above > 0 || above > 1+runs*5/100 {
+		t.Errorf("%d of %d runs wait longer, of those with right records %d", above, runs, figures["right"].above)
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/span"
+	"github.com/forerunner-build/forerunner/prefetch/follow"
 )
 
 // A file is a file of the input root that is likely to be read.
@@ -73,10 +74,13 @@ const (
 	// that has everything would earn as fast as one that is right.
 	creditOfRead = 7
 	quickCredit  = 8 << 20
-	// For each file that an exact profile has, and that the action opens before there is credit to
-	// request it, there is more up to quickCredit: as much as the link carries in a delayedShare of a
-	// round trip.
+	// For each file that the profile has, and that the action opens before there is credit to request
+	// it, there is more up to quickCredit: as much as the link carries in a delayedShare of a round
+	// trip. That does not help if there are manyDelays among the latest files, and more of them than
+	// files that were requested.
 	delayedShare = 4
+	manyDelays   = 8
+	delayWindow  = 32 // files that count; then they count half
 	// Large files may have as many bytes in doubt as the action has read of predicted files, and as
 	// the link carries in about so many round trips.
 	largeTrips = 8
@@ -109,12 +113,14 @@ type queue struct {
 	// less than trust. The last small one may exceed that. Large ones have their own doubt, and
 	// must leave small ones their credit. Part of trust is there from the start, and earned is the
 	// rest, by reads of so many bytes of predicted files. Guarded by mu, except trips and most,
-	// which define the start, and exact: the profile is of the same action.
+	// which define the start.
 	trips, most                                 int64
-	exact                                       bool
 	right, earned, doubt, largeDoubt, nearDoubt int64
-	held                                        bool // guarded by mu; the profile is not believed now
-	now                                         rank // guarded by mu; of the action's present reads
+	// Of the predicted files that the action opened lately: those for which there was credit in
+	// time, and the others. Guarded by mu.
+	prompt, delayed int
+	held            bool // guarded by mu; the profile is not believed now
+	now             rank // guarded by mu; of the action's present reads
 	// Calls that are under way: how many for small and for large files, and how many bytes of small
 	// ones of each class. Guarded by mu.
 	smallCalls, largeCalls int
@@ -131,7 +137,6 @@ func newQueue(o Origin, known ranges, p *pace) *queue {
 		files: map[class][]file{}, known: map[PathHash]hope{}, over: map[PathHash]struct{}{}, underWay: map[class]int64{},
 		largeUnderWay: map[PathHash]context.CancelFunc{},
 	}
-	q.exact = o == Exact
 	if o == Coarse {
 		q.trips, q.most = coarseTrips, coarseCredit
 	}
@@ -141,8 +146,9 @@ func newQueue(o Origin, known ranges, p *pace) *queue {
 // lookLocked updates the pace's answer.
 func (q *queue) lookLocked() { q.window, q.share = q.pace.look(q.total > 0) }
 
-// creditLocked is how many predicted bytes may still be requested.
-func (q *queue) creditLocked() int64 { return q.trustLocked() - q.doubt - q.nearDoubt }
+// creditLocked is how many predicted bytes may still be requested. Neighbours, which the profile is
+// not to blame for, take half of their bytes from it.
+func (q *queue) creditLocked() int64 { return q.trustLocked() - q.doubt - q.nearDoubt/2 }
 
 // trustLocked is how many bytes may be in doubt.
 func (q *queue) trustLocked() int64 { return min(q.trips*q.window, q.most) + q.earned }
@@ -275,10 +281,10 @@ func (q *queue) dropNear() {
 }
 
 // read notes that the action reads a file that the profile foresaw, which lets more be asked for,
-// and that the action is at files of that rank now. It reports whether the file was asked for, or
-// would have been in its turn; with a profile of the same action also if only credit was lacking:
-// there is more then, and neighbours would take it.
-func (q *queue) read(h PathHash, now rank) (inTime bool) {
+// and that the action is at files of that rank now. If only credit was lacking there is more then,
+// and neighbours would take it. If that has not helped with most of the latest files, the profile
+// counts as lacking this one: it has too much else, or another order.
+func (q *queue) read(h PathHash, now rank) follow.Foresight {
 	q.mu.Lock()
 	q.lookLocked()
 	spent := q.creditLocked() <= 0
@@ -292,10 +298,14 @@ func (q *queue) read(h PathHash, now rank) (inTime bool) {
 	if len(q.over) < maxFiles {
 		q.over[h] = struct{}{}
 	}
-	delayed := spent && f.asked == 0 // it may not have been asked for, for lack of credit
-	grows := q.exact && q.earned < quickCredit
-	inTime = f.asked > 0 || !q.held && (grows || !delayed)
-	if ok && delayed && grows && !q.held {
+	isDelayed := spent && f.asked == 0 // it may not have been asked for, for lack of credit
+	known := q.judgeLocked(isDelayed)
+	switch {
+	case f.asked > 0:
+		known = follow.Foreseen
+	case q.held:
+		known = follow.Lacked
+	case ok && isDelayed && q.earned < quickCredit:
 		q.earned += q.window / delayedShare
 	}
 	q.now = now
@@ -304,7 +314,23 @@ func (q *queue) read(h PathHash, now rank) (inTime bool) {
 	if more {
 		q.rouse()
 	}
-	return inTime
+	return known
+}
+
+// judgeLocked notes whether a file that the profile has was delayed, and returns how it was foreseen.
+func (q *queue) judgeLocked(isDelayed bool) follow.Foresight {
+	if q.prompt+q.delayed >= delayWindow {
+		q.prompt, q.delayed = q.prompt/2, q.delayed/2
+	}
+	if !isDelayed {
+		q.prompt++
+		return follow.Foreseen
+	}
+	q.delayed++
+	if q.earned >= quickCredit || q.delayed >= manyDelays && q.delayed > q.prompt {
+		return follow.Lacked
+	}
+	return follow.Delayed
 }
 
 // earnLocked adds to the credit what the read of a predicted file of that size earns.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/forerunner-build/forerunner/cas/span"
+	"github.com/forerunner-build/forerunner/prefetch/follow"
 )
 
 // filesOf are small and large files of these sizes, each of the rank of its place.
@@ -388,5 +389,48 @@ func TestQueueOfAProfileThatHasEverything(t *testing.T) {
 	most := exactCredit + quickCredit + int64(len(files)/every*size/2) + bytesPerCall
 	if _, unread := readEach(newQueue(Exact, nil, wide()), files, every); unread > most {
 		t.Errorf("%d bytes were asked for in vain, want at most %d", unread, most)
+	}
+}
+
+// A file that waits for credit when the action opens it brings more credit instead of neighbours,
+// with any profile, but neighbours, too, once most of the latest files were delayed.
+func TestQueueJudgesDelays(t *testing.T) {
+	const size = 50_000
+	for _, o := range []Origin{Exact, Coarse} {
+		q := newQueue(o, nil, &pace{window: 1 << 20})
+		var files []file
+		for i := range 400 {
+			files = append(files, file{digest: fileDigest(fmt.Sprint(i), size), hash: PathHash(i)})
+		}
+		q.foresee(files)
+		asked := 0
+		var got []follow.Foresight
+		read := func(i int) {
+			got = append(got, q.read(PathHash(i), 0))
+			for batch, _ := q.take(); len(batch) > 0; batch, _ = q.take() {
+				asked += len(batch)
+				q.ended(batch, false)
+			}
+		}
+		read(0) // which nothing can have been requested for
+		first := asked
+		got = nil
+		for i := range manyDelays {
+			read(len(files) - 1 - i)
+		}
+		if more := (asked - first) * size; more < manyDelays<<20/delayedShare {
+			t.Errorf("%s: %d bytes more are asked for", o, more)
+		}
+		for i := range manyDelays {
+			read(1 + i)
+		}
+		read(len(files) - 1 - manyDelays)
+		want := slices.Repeat([]follow.Foresight{follow.Delayed}, manyDelays-1)
+		want = append(want, follow.Lacked)
+		want = append(want, slices.Repeat([]follow.Foresight{follow.Foreseen}, manyDelays)...)
+		want = append(want, follow.Delayed)
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: files are %v, want %v", o, got, want)
+		}
 	}
 }

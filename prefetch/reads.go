@@ -7,6 +7,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
+	"github.com/forerunner-build/forerunner/prefetch/follow"
 )
 
 // maxOpened limits the queued reads.
@@ -19,6 +20,7 @@ type reads struct {
 
 	mu     sync.Mutex
 	opened []string // guarded by mu; files to handle
+	alone  []string // guarded by mu; opened files that no other file mentions, to handle
 	calls  []call   // guarded by mu; to handle
 }
 
@@ -49,7 +51,6 @@ func (r *Race) Opened(path string, k tree.Kind) {
 	if k != tree.File {
 		return
 	}
-	r.mentions.Opened(path)
 	r.reads.note(func() {
 		if len(r.reads.opened) < maxOpened {
 			r.reads.opened = append(r.reads.opened, path)
@@ -73,12 +74,21 @@ func (n *reads) note(add func()) {
 	}
 }
 
-func (n *reads) take() (opened []string, calls []call) {
+// unmentioned reports an opened file that no profile and no other file led to.
+func (n *reads) unmentioned(path string) {
+	n.note(func() {
+		if len(n.alone) < maxOpened {
+			n.alone = append(n.alone, path)
+		}
+	})
+}
+
+func (n *reads) take() (opened, alone []string, calls []call) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	opened, calls = n.opened, n.calls
-	n.opened, n.calls = nil, nil
-	return opened, calls
+	opened, alone, calls = n.opened, n.alone, n.calls
+	n.opened, n.alone, n.calls = nil, nil, nil
+	return opened, alone, calls
 }
 
 // weigh handles the action's opens until ctx ends: an unpredicted one lowers the trust in the
@@ -102,15 +112,19 @@ func (r *Race) weigh(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		}
-		opened, calls := r.reads.take()
+		opened, alone, calls := r.reads.take()
 		for _, path := range opened {
 			h := HashPath(path)
-			foreseen := trust.opened(h)
-			if foreseen {
+			known := follow.Lacked
+			if trust.opened(h) {
 				when, _ := r.profile.foresees(h)
-				foreseen = r.queue.read(h, progress.opened(when))
+				known = r.queue.read(h, progress.opened(when))
 			}
-			reach.opened(path, foreseen || r.mentions.Has(path))
+			r.mentions.Opened(path, known)
+			reach.opened(path, known != follow.Lacked || r.mentions != nil)
+		}
+		for _, path := range alone {
+			reach.opened(path, false)
 		}
 		for _, c := range calls {
 			for h := range c.missed() {

@@ -33,7 +33,7 @@ func (r *Race) near(found []neighbour, doubt int64) {
 func (r *Race) follow(ctx context.Context, s Spec) {
 	of := follow.Spec{
 		Root: r.root, Source: r.source, Contents: s.Contents, Scans: r.limits.scans,
-		Request: r.mention, Fetch: func(ds []digest.Digest) { r.want(ctx, ds) },
+		Request: r.mention, Unmentioned: r.reads.unmentioned, Fetch: func(ds []digest.Digest) { r.want(ctx, ds) },
 	}
 	if r.profile != nil {
 		of.Foresees = func(path string) bool { return r.profile.containsSmall(HashPath(path)) }

@@ -35,7 +35,7 @@ func (h *hostile) sources(files int, size int64, content string) *repb.Directory
 // open has the action open files that were absent.
 func (h *hostile) open(s *search, files []*repb.FileNode) {
 	for _, f := range files {
-		s.opened(h.Context(), f.Name)
+		s.opened(h.Context(), f.Name, Lacked)
 		s.came(h.Context(), came{h.digestOf(f), cas.Absent})
 	}
 }
@@ -50,7 +50,7 @@ func TestLongPaths(t *testing.T) {
 	for _, directory := range []string{long, "long"} {
 		s.commanded(t.Context(), &Command{Args: []string{"cc", "a.c"}, WorkingDirectory: directory})
 	}
-	s.of.Opened(long + "a.c")
+	s.of.Opened(long+"a.c", Lacked)
 	if used := freeLooks - s.known.looks; used > 20_000 || len(s.of.take().opened) > 0 {
 		t.Errorf("%d looks", used)
 	}
@@ -95,14 +95,14 @@ func TestReadsLittle(t *testing.T) {
 	}
 	s.commanded(t.Context(), &Command{Args: words})
 	h.open(s, m.Files[:1])
-	for s.request(); len(s.found) > 0; s.request() {
-		before := s.unread
+	for s.request(); len(s.likely.found) > 0; s.request() {
+		before := s.likely.unread
 		for _, w := range s.asked {
 			if w.stage == requested {
 				s.ended(t.Context(), ended{files: []File{w.File}})
 			}
 		}
-		if s.unread == before {
+		if s.likely.unread == before {
 			break
 		}
 	}
@@ -260,7 +260,7 @@ func TestBoundedPaths(t *testing.T) {
 	s, _ := h.search(h.folder(&repb.Directory{}))
 	folder := strings.Repeat("x", 4000)
 	for i := range 10_000 {
-		s.opened(t.Context(), fmt.Sprint(folder, i))
+		s.opened(t.Context(), fmt.Sprint(folder, i), Lacked)
 	}
 	if n := len(s.read); n == 0 || n > roomForPaths/len(folder) {
 		t.Errorf("%d paths are kept", n)

@@ -32,12 +32,14 @@ type world struct {
 	unread   map[string]int64 // bytes of requested files that may be coming or here
 	opened   map[string]bool
 	told     map[string]bool // last components of the paths in all contents that are local
-	right    int64           // bytes of opened files that are told
+	lacking  bool            // there is no profile, or it did not foresee an opened file
 	lacks    int64           // opened files that the profile lacks
 	delayed  map[string]bool // requested files that the limit may have delayed
-	late     int64           // opened files that are told, and that the limit may have delayed
-	requests int
-	delays   int // requests when little is left of the limit
+	// Of files that the profile has, and that it lacks: bytes of opened ones that are told, and how
+	// many of them the limit may have delayed.
+	right, late [2]int64
+	requests    int
+	delays      int // requests when little is left of the limit
 }
 
 // newWorld returns a random world.
@@ -99,23 +101,34 @@ func (w *world) content(at string) digest.Digest {
 	return d
 }
 
-// short reports whether the limit may delay a request.
-func (w *world) short() bool {
-	return w.unreadBytes()+maxFileBytes > (w.limit()-FreeBytes/reservedPart)/farPart
+// strange returns 1 for a file that the profile lacks, 0 for any other.
+func (w *world) strange(at string) int {
+	if w.foresees != nil && !w.foresees(at) {
+		return 1
+	}
+	return 0
 }
 
-// limit returns how many bytes may be unread.
-func (w *world) limit() int64 {
+// short reports whether the limit may delay a request.
+func (w *world) short(at string) bool {
+	of := w.strange(at)
+	return w.unreadBytes(of)+maxFileBytes > (w.limit(of)-FreeBytes/reservedPart)/farPart
+}
+
+// limit returns how many bytes may be unread of files that the profile has, or lacks.
+func (w *world) limit(strange int) int64 {
 	free := int64(FreeBytes)
-	if w.foresees != nil {
+	if strange == 1 {
 		free = min(free, freeOfLack*w.lacks)
 	}
-	return free + Credit*w.right + lateBytes*w.late
+	return free + Credit*w.right[strange] + lateBytes*w.late[strange]
 }
 
-func (w *world) unreadBytes() (bytes int64) {
-	for _, n := range w.unread {
-		bytes += n
+func (w *world) unreadBytes(strange int) (bytes int64) {
+	for at, n := range w.unread {
+		if w.strange(at) == strange {
+			bytes += n
+		}
 	}
 	return bytes
 }
@@ -128,7 +141,7 @@ func (w *world) start() {
 	if w.IntN(4) == 0 {
 		w.foresees = func(p string) bool { return len(p)%3 > 0 }
 	}
-	spec.Foresees = w.foresees
+	spec.Foresees, w.lacking = w.foresees, w.foresees == nil
 	w.f = New(spec)
 	w.f.KnowCommand(Command{Args: []string{"cc", "-I."}})
 	go w.f.Run(w.Context())
@@ -145,19 +158,23 @@ func (w *world) request(files []File) {
 			w.Errorf("%s is requested, but was before (%t) or is opened (%t)", f.Path, w.asked[f.Path], w.opened[f.Path])
 		case !w.told[path.Base(f.Path)]:
 			w.Errorf("%s is requested, which nothing mentions that is here", f.Path)
+		case !w.lacking:
+			w.Errorf("%s is requested, although the profile lacked nothing", f.Path)
 		}
 		w.asked[f.Path] = true
 		w.unread[f.Path] = d.SizeBytes()
-		w.delayed[f.Path] = w.short()
+		w.delayed[f.Path] = w.short(f.Path)
 		w.requests++
 	}
 	w.calls = append(w.calls, files)
-	unread, most := w.unreadBytes(), w.limit()
-	if unread > most {
-		w.Errorf("%d bytes are unread, of which %d may be", unread, most)
-	}
-	if unread > most/2 {
-		w.delays++
+	for strange := range 2 {
+		unread, most := w.unreadBytes(strange), w.limit(strange)
+		if unread > most {
+			w.Errorf("%d bytes are unread, of which %d may be", unread, most)
+		}
+		if unread > most/2 {
+			w.delays++
+		}
 	}
 }
 
@@ -178,19 +195,23 @@ func (w *world) open(at string) {
 		was = cas.Local
 	}
 	w.opened[at] = true
-	if w.foresees != nil && !w.foresees(at) {
-		w.lacks++
+	known, of := Lacked, w.strange(at)
+	if w.foresees != nil && of == 0 {
+		known = Lacked + Foresight(w.IntN(3))
 	}
+	w.lacks += int64(of)
+	early := !w.lacking
+	w.lacking = w.lacking || known != Foreseen
 	delete(w.unread, at)
 	if w.told[path.Base(at)] {
-		w.right += d.SizeBytes()
-		if w.delayed[at] || !w.asked[at] && w.short() {
-			w.late++
+		w.right[of] += d.SizeBytes()
+		if w.delayed[at] || !w.asked[at] && !early && w.short(at) {
+			w.late[of]++
 		}
 	}
 	w.local[d] = true
 	w.tell(d)
-	w.f.Opened(at)
+	w.f.Opened(at, known)
 	w.f.Came(d, was)
 }
 

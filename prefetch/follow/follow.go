@@ -11,7 +11,7 @@ import (
 
 // Mentioned and unread files, there or on their way, have at most FreeBytes, and Credit times the
 // bytes of mentioned files that the action has read. With a profile, whose files share the link with
-// them, FreeBytes are there only when it has proved wrong (freeOfLack).
+// them, those that it lacks have FreeBytes only when it has proved wrong (freeOfLack).
 const (
 	FreeBytes = 4 << 20
 	Credit    = 2
@@ -68,9 +68,11 @@ type Spec struct {
 	// Contents returns the verified bytes of a file if it is local. It waits only for the disk.
 	Contents func(d digest.Digest) ([]byte, bool)
 	Scans    *Scans
-	// Foresees reports whether a profile has a file. It knows better than the command line, until
-	// the action opens a file that it lacks. Nil: there is no profile.
+	// Foresees reports whether a profile has a file. It knows better than mentions. Nil: there is no
+	// profile.
 	Foresees func(path string) bool
+	// Unmentioned takes an opened and Lacked file that no other one mentions as far as is known.
+	Unmentioned func(path string)
 	// Request takes files to be requested.
 	Request func(files []File)
 	// Fetch fetches directories; Learned is called when they are there.
@@ -98,24 +100,38 @@ type Follower struct {
 	spec Spec
 	wake chan struct{} // one place
 
-	mu        sync.Mutex
-	news      news                // guarded by mu; to handle
-	requested map[string]struct{} // guarded by mu; paths of files
+	mu   sync.Mutex
+	news news // guarded by mu; to handle
 }
 
 // New returns a Follower, which works while Run runs.
 func New(s Spec) *Follower {
-	return &Follower{spec: s, wake: make(chan struct{}, 1), requested: map[string]struct{}{}}
+	return &Follower{spec: s, wake: make(chan struct{}, 1)}
 }
 
 // news is what has happened since the last look.
 type news struct {
 	command *Command
-	opened  []string
+	opened  []open
 	came    []came
 	ended   []ended
 	learned bool // there are more directories
 	settled bool // no more come by themselves
+}
+
+// A Foresight is what a profile knew of a file that the action opens.
+type Foresight uint8
+
+const (
+	Lacked   Foresight = iota // nothing that is believed, or there is none
+	Delayed                   // it has the file, but had no credit to request it
+	Foreseen                  // it was requested, or would have been in its turn
+)
+
+// open is a file that the action opens.
+type open struct {
+	path  string
+	known Foresight
 }
 
 // came is a file that the action has opened: its content is there.
@@ -156,10 +172,10 @@ func (f *Follower) take() news {
 func (f *Follower) KnowCommand(c Command) { f.note(func(n *news) { n.command = &c }) }
 
 // Opened reports that the action opens a file for the first time.
-func (f *Follower) Opened(path string) {
+func (f *Follower) Opened(path string, known Foresight) {
 	f.note(func(n *news) {
 		if len(n.opened) < maxOpened && len(path) <= maxPath {
-			n.opened = append(n.opened, path)
+			n.opened = append(n.opened, open{path, known})
 		}
 	})
 }
@@ -186,16 +202,6 @@ func (f *Follower) Learned() { f.note(func(n *news) { n.learned = true }) }
 // Settled is described at Learned.
 func (f *Follower) Settled() { f.note(func(n *news) { n.learned, n.settled = true, true }) }
 
-// Has reports whether a file has been requested because another one mentions it.
-func (f *Follower) Has(path string) (requested bool) {
-	if f != nil {
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		_, requested = f.requested[path]
-	}
-	return requested
-}
-
 // Run handles what happens until ctx ends. It returns soon then: the end of an action waits for it.
 func (f *Follower) Run(ctx context.Context) {
 	s := newSearch(f)
@@ -205,17 +211,21 @@ func (f *Follower) Run(ctx context.Context) {
 		if n.command != nil {
 			s.commanded(ctx, n.command)
 		}
-		for _, path := range n.opened {
-			s.opened(ctx, path)
+		// First what is known by now, then which files the action opens.
+		for _, e := range n.ended {
+			s.ended(ctx, e)
 		}
 		for _, c := range n.came {
 			s.came(ctx, c)
 		}
-		for _, e := range n.ended {
-			s.ended(ctx, e)
-		}
 		if n.learned {
 			s.again(ctx)
+		}
+		s.catchUp(ctx)
+		for _, o := range n.opened {
+			if mentioned := s.opened(ctx, o.path, o.known); !mentioned && o.known == Lacked {
+				s.Unmentioned(o.path)
+			}
 		}
 		s.catchUp(ctx)
 		s.request()

@@ -43,11 +43,14 @@ func TestFollower(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		var asked []File
+		var unmentioned []string
 		f := New(Spec{
 			Root: root, Source: flat{root, dir}, Scans: NewScans(),
 			Contents: func(d digest.Digest) ([]byte, bool) { return []byte(byDigest[d]), true },
 			Request:  func(files []File) { asked = append(asked, files...) },
 			Fetch:    func(ds []digest.Digest) { t.Errorf("directories %v are fetched", ds) },
+
+			Unmentioned: func(path string) { unmentioned = append(unmentioned, path) },
 		})
 		go f.Run(t.Context())
 		want := func(paths ...string) {
@@ -61,18 +64,18 @@ func TestFollower(t *testing.T) {
 				t.Errorf("requested are %v, want %v", got, paths)
 			}
 		}
-		f.Opened("a.c")
+		f.Opened("a.c", Lacked)
 		f.Came(ds["a.c"], cas.Absent)
 		want("b.h", "local.h")
-		if f.Has("c.h") || !f.Has("b.h") {
-			t.Error("it does not know what it has requested")
-		}
 		f.Ended([]File{{Path: "local.h", Digest: ds["local.h"]}}, nil, nil)
 		want("b.h", "local.h")
 		f.Ended([]File{{Path: "b.h", Digest: ds["b.h"]}}, []digest.Digest{ds["b.h"]}, nil)
 		want("b.h", "c.h", "local.h")
-		f.Opened("b.h")
-		f.Opened("c.h")
+		f.Opened("b.h", Lacked)
+		f.Opened("c.h", Lacked)
 		want("b.h", "c.h", "local.h")
+		if !slices.Equal(unmentioned, []string{"a.c"}) {
+			t.Errorf("nothing mentions %v, want a.c", unmentioned)
+		}
 	})
 }

@@ -56,7 +56,7 @@ func (h *hostile) folder(m *repb.Directory) digest.Digest {
 // spec is that of a Follower that requests nothing.
 func (h *hostile) spec(root digest.Digest) Spec {
 	return Spec{
-		Root: root, Source: h, Scans: NewScans(), Request: func([]File) {}, Fetch: func([]digest.Digest) {},
+		Root: root, Source: h, Scans: NewScans(), Request: func([]File) {}, Fetch: func([]digest.Digest) {}, Unmentioned: func(string) {},
 		Contents: func(d digest.Digest) ([]byte, bool) { c, ok := h.contents[d]; return []byte(c), ok },
 	}
 }
@@ -128,7 +128,7 @@ func TestGivesUp(t *testing.T) {
 	s.settled, s.known.looks = true, 1<<17
 	s.commanded(h.Context(), &Command{Args: args})
 	for _, f := range opened {
-		s.opened(t.Context(), f.Name)
+		s.opened(t.Context(), f.Name, Lacked)
 		s.came(t.Context(), came{h.digestOf(f), cas.Absent})
 		s.request()
 	}
@@ -158,7 +158,7 @@ func TestEnds(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f.Opened(file.Name)
+		f.Opened(file.Name, Lacked)
 		f.Came(d, cas.Absent)
 	}
 	f.Run(ctx)
@@ -213,7 +213,7 @@ func TestOutside(t *testing.T) {
 	s := newSearch(New(h.spec(h.folder(m))))
 	s.commanded(t.Context(), &Command{Args: args})
 	for _, f := range m.Files {
-		s.opened(t.Context(), f.Name)
+		s.opened(t.Context(), f.Name, Lacked)
 		s.came(t.Context(), came{h.digestOf(f), cas.Absent})
 	}
 	if !s.over(t.Context()) {

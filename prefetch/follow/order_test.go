@@ -32,7 +32,7 @@ func TestOpenedFirst(t *testing.T) {
 	if slices.Contains(*found, "next.h") || len(*found) < 10 {
 		t.Fatalf("the credit is not used up by %q", *found)
 	}
-	s.opened(t.Context(), "late.h")
+	s.opened(t.Context(), "late.h", Lacked)
 	s.came(t.Context(), came{ds[2], cas.Absent})
 	s.request()
 	for _, want := range []string{"next.h", "shared.h"} {
@@ -40,8 +40,8 @@ func TestOpenedFirst(t *testing.T) {
 			t.Errorf("%s is not requested", want)
 		}
 	}
-	if s.unread > FreeBytes {
-		t.Errorf("%d bytes are unread", s.unread)
+	if s.likely.unread > FreeBytes {
+		t.Errorf("%d bytes are unread", s.likely.unread)
 	}
 }
 
@@ -112,7 +112,7 @@ func TestGlance(t *testing.T) {
 		s.ended(t.Context(), ended{[]File{{Path: name, Digest: files[name], Doubtful: true}}, []digest.Digest{files[name]}, false})
 	}
 	open := func(name string, was cas.Presence) {
-		s.opened(t.Context(), name)
+		s.opened(t.Context(), name, Lacked)
 		s.came(t.Context(), came{files[name], was})
 	}
 	open("main.py", cas.Absent)
@@ -141,11 +141,11 @@ func TestLateCredit(t *testing.T) {
 	from := h.file("all.h", all)
 	m.Files = append([]*repb.FileNode{from}, m.Files...)
 	s, found := h.search(h.folder(m))
-	s.opened(t.Context(), "all.h")
+	s.opened(t.Context(), "all.h", Lacked)
 	s.came(t.Context(), came{h.digestOf(from), cas.Absent})
 	s.request()
 	before := len(*found)
-	s.opened(t.Context(), "wide59.h")
+	s.opened(t.Context(), "wide59.h", Lacked)
 	s.request()
 	const others = (Credit*200_000 + lateBytes) / 200_000
 	if got := len(*found) - before; before >= 59 || got < others {
@@ -211,11 +211,11 @@ func TestShortCredit(t *testing.T) {
 	s.scan(t.Context(), "last.h", h.digestOf(last))
 	s.request()
 	before := len(*found)
-	if (*found)[before-1] != "wide59.h" || s.unread <= FreeBytes-FreeBytes/reservedPart {
+	if (*found)[before-1] != "wide59.h" || s.likely.unread <= FreeBytes-FreeBytes/reservedPart {
 		t.Fatalf("%q are requested", *found)
 	}
-	s.opened(t.Context(), "last.h")
-	s.opened(t.Context(), "wide59.h")
+	s.opened(t.Context(), "last.h", Lacked)
+	s.opened(t.Context(), "wide59.h", Lacked)
 	s.request()
 	const others = (Credit*200_000 + lateBytes) / 200_000
 	if got := len(*found) - before; got < others {
@@ -240,7 +240,7 @@ func TestSureWords(t *testing.T) {
 		if w := s.asked["c.py"]; !w.Doubtful {
 			t.Errorf("c.py is not doubtful after %d words", i)
 		}
-		s.opened(t.Context(), name)
+		s.opened(t.Context(), name, Lacked)
 	}
 	if w := s.asked["c.py"]; w.Doubtful {
 		t.Error("c.py is doubtful")

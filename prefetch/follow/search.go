@@ -21,6 +21,7 @@ const (
 // A wish is a file that another one mentions.
 type wish struct {
 	File
+	account *account // of its search
 	order   order
 	stage   stage
 	charged awaited // zero if its bytes do not count as unread
@@ -46,7 +47,6 @@ type search struct {
 	resolver *mention.Resolver
 	settled  bool
 	command  *Command // nil: not known yet
-	lacking  bool     // there is no profile, or it lacked a file
 
 	asked   map[string]wish          // by path: requested, or to be requested, and not read
 	read    map[string]order         // by path: of opened files
@@ -56,24 +56,22 @@ type search struct {
 	ours    map[digest.Digest]struct{} // fetched ahead
 	scanned map[string]struct{}        // by path
 	glanced map[string]struct{}        // by path: doubtful files that were scanned before the action opened them
-	due     []File                     // to be scanned: they have come, and are doubtful no more
 	room    int                        // for paths in asked and read
 
 	arguments map[string]struct{} // paths of files with words of the command line
 
-	// Nothing that the action needs was absent so far. Then local files are not scanned, but kept.
+	// Nothing that the action needs was absent so far.
 	warm bool
-	kept []File
+	// There is no profile, or the action has opened a file that it lacks, or for which it had no credit.
+	lacking bool
+	kept    []File // to be scanned when it is lacking, and not warm
 
 	waiting []pending
-	// Files of asked, to be requested as soon as there is credit. Passed are found ones in whose turn
-	// the action read others. One may be in several lists.
-	found, passed, far turns
-	window             window
-	unread, right      int64 // bytes of requested files: unread, and read
-	rightWords         int   // doubtful words of the command line that were files which the action opened
-	lacks              int64 // opened files that the profile lacked
-	late               int64 // credit for files that were opened before they were requested
+	// A profile knows better than mentions which files are read. So those that it lacks have credit of
+	// their own, which grows with lacks, the opened files that it lacked.
+	likely, strange account
+	lacks           int64
+	rightWords      int // doubtful words of the command line that were files which the action opened
 }
 
 func newSearch(of *Follower) *search {
@@ -88,24 +86,14 @@ func newSearch(of *Follower) *search {
 	return s
 }
 
-// commanded notes the command. It has its say unless there is a profile that lacks nothing.
+// commanded notes the command.
 func (s *search) commanded(ctx context.Context, c *Command) {
 	if len(c.WorkingDirectory) > maxPath {
 		return
 	}
 	s.command = c
 	s.resolver.WorkIn(c.WorkingDirectory)
-	if s.lacking {
-		s.words(ctx, false)
-	}
-}
-
-// lack notes that the action has opened a file that the profile lacks.
-func (s *search) lack(ctx context.Context) {
-	if !s.lacking && s.command != nil {
-		s.words(ctx, false)
-	}
-	s.lacking = true
+	s.words(ctx, false)
 }
 
 // words finds what the command line mentions. With sure, none of that is doubtful.
@@ -116,45 +104,62 @@ func (s *search) words(ctx context.Context, sure bool) {
 	}
 }
 
-// opened handles an open of the action.
-func (s *search) opened(ctx context.Context, at string) {
-	if w, ok := s.asked[at]; ok {
+// opened handles an open of the action. It reports whether another file mentions that one.
+func (s *search) opened(ctx context.Context, at string, known Foresight) (mentioned bool) {
+	early := !s.lacking
+	if known != Foreseen {
+		s.lack(ctx, at)
+	}
+	w, mentioned := s.asked[at]
+	if mentioned {
 		delete(s.asked, at)
+		if early { // nothing was requested yet, with or without credit
+			w.late = 0
+		}
 		s.now = w.order
 		if w.Doubtful && w.word {
 			if s.rightWords++; s.rightWords == sureWords {
 				s.words(ctx, true)
 			}
 		}
-		s.uncharge(&w)
-		s.right += w.Digest.SizeBytes()
-		s.late += w.late
+		w.account.read(&w)
 		s.known.looks += looksOfRight
 	}
 	if s.hasRoom(at) {
 		s.read[at] = s.now
 	}
-	if len(s.found)+len(s.passed) > 0 {
+	if s.likely.waits() || s.strange.waits() {
 		delete(s.scanned, at) // what it mentions may wait behind what the action has passed
 	}
-	if s.Foresees != nil && s.Foresees(at) {
-		return
-	}
-	s.lacks++
-	s.lack(ctx)
 	if len(s.paths) == maxMentioned {
-		return
+		return mentioned
 	}
 	d, ok := s.known.file(at)
 	if !ok {
-		return
+		return mentioned
 	}
 	s.paths[d] = at
 	if was, ok := s.early[d]; ok {
 		delete(s.early, d)
 		s.came(ctx, came{d, was})
 	}
+	return mentioned
 }
+
+// lack notes that the profile lacks a file that the action opens, or had no credit for it.
+func (s *search) lack(ctx context.Context, at string) {
+	if s.isStrange(at) {
+		s.lacks++
+	}
+	if !s.lacking {
+		s.lacking = true
+		s.again(ctx)
+		s.catchUp(ctx)
+	}
+}
+
+// isStrange reports whether there is a profile that lacks a file.
+func (s *search) isStrange(at string) bool { return s.Foresees != nil && !s.Foresees(at) }
 
 // came scans a file that the action has opened, if it was not local before the action.
 func (s *search) came(ctx context.Context, c came) {
@@ -167,19 +172,29 @@ func (s *search) came(ctx context.Context, c came) {
 	}
 	if _, ours := s.ours[c.digest]; ours || c.was != cas.Local {
 		s.chill(ctx)
-		s.scan(ctx, at, c.digest)
+		s.scanOrKeep(ctx, File{Path: at, Digest: c.digest})
 	}
 }
 
-// chill scans the local files that were kept, because something was absent: what they mention may
-// be, too.
+// chill notes that something was absent that the action needs: what others mention may be, too.
 func (s *search) chill(ctx context.Context) {
-	s.warm = false
-	for _, f := range s.kept {
-		s.scan(ctx, f.Path, f.Digest)
+	if s.warm {
+		s.warm = false
+		s.catchUp(ctx)
 	}
-	s.kept = nil
 }
+
+// scanOrKeep scans a local file, or keeps it for later.
+func (s *search) scanOrKeep(ctx context.Context, f File) {
+	if !s.isQuiet() {
+		s.scan(ctx, f.Path, f.Digest)
+	} else if len(s.kept) < maxMentioned {
+		s.kept = append(s.kept, f)
+	}
+}
+
+// isQuiet reports whether no file is scanned yet.
+func (s *search) isQuiet() bool { return s.warm || !s.lacking }
 
 // ended scans mentioned files that have come.
 func (s *search) ended(ctx context.Context, e ended) {
@@ -194,23 +209,19 @@ func (s *search) ended(ctx context.Context, e ended) {
 			continue
 		}
 		_, ours := s.ours[f.Digest]
-		if ours && s.warm {
+		if ours {
 			s.chill(ctx)
 		}
 		if !ours && !e.failed && len(s.ours) < maxMentioned { // it cost nothing
-			s.uncharge(&w)
+			w.account.uncharge(&w)
 		}
 		w.stage = there
 		s.asked[f.Path] = w
 		switch {
-		case w.Doubtful:
-			if !w.far && !s.warm {
-				s.glance(ctx, f.Path, f.Digest)
-			}
-		case s.warm:
-			s.kept = append(s.kept, f)
-		default:
-			s.scan(ctx, f.Path, f.Digest)
+		case !w.Doubtful:
+			s.scanOrKeep(ctx, f)
+		case !w.far && !s.isQuiet():
+			s.glance(ctx, f.Path, f.Digest)
 		}
 	}
 }
@@ -278,11 +289,11 @@ func (s *search) mentions(ctx context.Context, at string, d digest.Digest) ([]me
 	return found, true
 }
 
-// catchUp scans the files that have come, and are doubtful no more.
+// catchUp scans the files that were kept.
 func (s *search) catchUp(ctx context.Context) {
-	for len(s.due) > 0 {
-		f := s.due[0]
-		s.due = s.due[1:]
+	for len(s.kept) > 0 && !s.isQuiet() {
+		f := s.kept[0]
+		s.kept = s.kept[1:]
 		s.scan(ctx, f.Path, f.Digest)
 	}
 }
@@ -330,13 +341,15 @@ func (s *search) ask(p pending, at string) {
 	if !ok || d.SizeBytes() > maxFileBytes || d.IsEmptyBlob() || !s.hasRoom(at) {
 		return
 	}
-	w := wish{File: File{Path: at, Digest: d, Doubtful: p.Doubtful}, order: p.order, late: lateBytes, far: p.far, word: p.from == ""}
-	s.asked[at] = w
-	if p.far {
-		s.far.add(w)
-		return
+	w := wish{
+		File: File{Path: at, Digest: d, Doubtful: p.Doubtful}, account: &s.likely, order: p.order, late: lateBytes,
+		far: p.far, word: p.from == "",
 	}
-	s.found.add(w)
+	if s.isStrange(at) {
+		w.account = &s.strange
+	}
+	s.asked[at] = w
+	w.account.add(w)
 }
 
 // hasRoom takes the room for a path, if there is any.
@@ -357,103 +370,29 @@ func (s *search) askAgain(p pending, w wish) {
 			w.order = p.order
 		}
 		if s.asked[w.Path] = w; w.stage == waiting {
-			s.found.add(w)
+			w.account.add(w)
 		}
 	}
 	if w.Doubtful && !p.Doubtful {
 		w.Doubtful = false
 		if s.asked[w.Path] = w; w.stage == there {
-			s.due = append(s.due, w.File)
+			s.kept = append(s.kept, w.File)
 		}
 	}
 }
 
-// request requests the found files, as many as there is credit for, and directories. A part of the
-// credit is kept for those that are read next.
+// request requests the found files, as many as there is credit for, and directories. While the
+// profile has all that the action opens, it requests nothing.
 func (s *search) request() {
-	free := int64(FreeBytes)
-	if s.Foresees != nil {
-		free = min(free, freeOfLack*s.lacks)
+	if !s.lacking {
+		return
 	}
-	credit := free + Credit*s.right + s.late
-	free = credit - free/reservedPart
-	files := s.takeNext(credit, free, nil)
-	files = s.take(&s.passed, free, free, files)
-	files = s.take(&s.far, free/farPart, free, files)
-	s.of.mu.Lock()
-	for _, f := range files {
-		s.of.requested[f.Path] = struct{}{}
-	}
-	s.of.mu.Unlock()
+	files := s.likely.take(s, FreeBytes, nil)
+	files = s.strange.take(s, min(FreeBytes, freeOfLack*s.lacks), files)
 	if len(files) > 0 {
 		s.Request(files)
 	}
 	if ds := s.known.missing(); len(ds) > 0 {
 		s.Fetch(ds)
-	}
-}
-
-// takeNext is take for found files: the whole credit is for those before which the action reads
-// little that is under way.
-func (s *search) takeNext(credit, free int64, files []File) []File {
-	for ; len(s.found) > 0; s.found.drop() {
-		w, ok := s.asked[s.found.next()]
-		if !ok || w.stage != waiting {
-			continue
-		}
-		if w.order < s.now {
-			s.passed.add(w)
-			continue
-		}
-		limit := free
-		if s.window.between(s.now, w.order) < nextBytes {
-			limit = credit
-		}
-		if !s.charge(w, limit, free) {
-			break
-		}
-		files = append(files, w.File)
-	}
-	return files
-}
-
-// take adds the first wishes of a list to files while no more than credit is unread.
-func (s *search) take(from *turns, credit, free int64, files []File) []File {
-	for ; len(*from) > 0; from.drop() {
-		w, ok := s.asked[from.next()]
-		if !ok || w.stage != waiting {
-			continue
-		}
-		if !s.charge(w, credit, free) {
-			break
-		}
-		files = append(files, w.File)
-	}
-	return files
-}
-
-// charge charges a wish that is requested now, if no more than credit is unread then. Beyond the
-// free credit it is short of it.
-func (s *search) charge(w wish, credit, free int64) bool {
-	size := max(w.Digest.SizeBytes(), leastBytes)
-	if s.unread+size > credit {
-		return false
-	}
-	s.unread += size
-	w.charged, w.stage = awaited{w.order, size}, requested
-	s.window.add(w.charged)
-	if s.unread <= free {
-		w.late = 0
-	}
-	s.asked[w.Path] = w
-	return true
-}
-
-// uncharge undoes the charge of a wish.
-func (s *search) uncharge(w *wish) {
-	if w.charged.bytes > 0 {
-		s.unread -= w.charged.bytes
-		s.window.remove(w.charged)
-		w.charged = awaited{}
 	}
 }
