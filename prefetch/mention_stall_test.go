@@ -142,10 +142,19 @@ func TestMentionsYieldToAProfile(t *testing.T) {
 	}
 	s := tell(t, files, mentions)
 	s.run = append(files[:1:1], files[61:]...)
+	away := mbit(100, 10*time.Millisecond)
+	// The order of goroutines differs from run to run, and with it one wait in a hundred.
+	middle := func(o Origin, limits LimitsOptions) time.Duration {
+		runs := make([]time.Duration, 3)
+		for i := range runs {
+			runs[i] = s.waits(t, away, s.butFirst(), o, limits)
+		}
+		slices.Sort(runs)
+		return runs[1]
+	}
 	for _, o := range []Origin{Exact, Coarse} {
-		away := mbit(100, 10*time.Millisecond)
-		got := s.waits(t, away, s.butFirst(), o, LimitsOptions{})
-		want := s.waits(t, away, s.butFirst(), o, LimitsOptions{NoMentions: true})
+		got := middle(o, LimitsOptions{})
+		want := middle(o, LimitsOptions{NoMentions: true})
 		if got > want*12/10+time.Duration(512<<10/away.bytesPerSecond*1e9) {
 			t.Errorf("%s: waits %s, %s without mentions", o, got, want)
 		}
