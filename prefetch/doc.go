@@ -20,11 +20,11 @@
 // Profiles keeps records in a Store, each of them the expected reads of the next run, as a Profile,
 // and their history. There are two kinds:
 //
-//   - exact, by the reduced action digest: the paths that any of the last four runs read. A path that
-//     is read every other time is predicted; a path that is no longer read is forgotten.
-//   - coarse, by the common facts of similar actions (mnemonic, tool, platform and so on): the paths
-//     that 30 % of the last 32 actions read, one run of each, and at least two; files of at most 64 KiB
-//     from 10 % on. It serves actions that never ran, such as those with a new source file.
+//   - exact, by the reduced action digest: the paths that any of the last four runs read. A path
+// that     is read every other time is predicted; a path that is no longer read is forgotten.   -
+// coarse, by the common facts of similar actions (mnemonic, tool, platform and so on): the paths
+// that 30 % of the last 32 actions read, one run of each, and at least two; files of at most 64 KiB
+// from 10 % on. It serves actions that never ran, such as those with a new source file.
 //
 // An exact record also has the digests of the directories that the last run read, up to 4,096, and
 // of the files that it read first, up to 256. Most inputs of an action are the same the next time.
@@ -119,21 +119,22 @@
 //
 // If the action opens a file that the profile lacks, its neighbours are prefetched, before the
 // profile's files; so are those of a file when the profile is no longer trusted. Half of the bytes
-// of unread neighbours are in doubt, too. With the first such file some directories are fetched that the profile does
-// not have, and later all; for a coarse profile at once. While three quarters of the latest opens
-// were not predicted, the profile's files are not requested, and its large files are cancelled. A
-// profile that lacks the root, or has a third of all possible paths, counts as none.
+// of unread neighbours are in doubt, too. With the first such file some directories are fetched
+// that the profile does not have, and later all; for a coarse profile at once. While three quarters
+// of the latest opens were not predicted, the profile's files are not requested, and its large
+// files are cancelled. A profile that lacks the root, or has a third of all possible paths, counts
+// as none.
 //
 // So an action rarely waits more than 1.2 times as long as without a profile, whatever that has,
 // plus a round trip, or the time that the link takes for the first window if that is longer. The
-// exceptions read few files, or have large files that are not read: once requested, they take their share of the link
-// until the action opens a file that the profile lacks.
+// exceptions read few files, or have large files that are not read: once requested, they take their
+// share of the link until the action opens a file that the profile lacks.
 //
-// Without a profile, the directories are fetched up to a limit, because they are small and all reads
-// begin with them, level by level. But the first ones that are missing below the root come with their
-// whole trees, in a call for each (Source.PrefetchTree); with a profile, too, whose directories were
-// others then. Few directories of a large tree may be read, so there is a lower limit with a profile,
-// and a tree ends when it has brought what is known.
+// Without a profile, the directories are fetched up to a limit, because they are small and all
+// reads begin with them, level by level. But the first ones that are missing below the root come
+// with their whole trees, in a call for each (Source.PrefetchTree); with a profile, too, whose
+// directories were others then. Few directories of a large tree may be read, so there is a lower
+// limit with a profile, and a tree ends when it has brought what is known.
 //
 // Neighbours are as in a disk's read-ahead: when a file is opened, those behind it in its directory
 // are fetched, 32 at first and more and more while they are read; of a small directory, all. So are
@@ -152,9 +153,9 @@
 // lacks, or that was delayed. A scan is remembered by its digest for all races of the Limits.
 //
 // Mentioned files are in the queue before neighbours, whose directory nobody looks at for a file
-// that was mentioned, requested or not. Doubtful ones, such as imports in functions, go behind the others. When they
-// have come they are scanned, too, but what they mention is doubtful again, goes last, and is
-// scanned only when the action opens it, or the file that mentions it.
+// that was mentioned, requested or not. Doubtful ones, such as imports in functions, go behind the
+// others. When they have come they are scanned, too, but what they mention is doubtful again, goes
+// last, and is scanned only when the action opens it, or the file that mentions it.
 //
 // Mentioned and unread files never exceed 4 MiB, twice the bytes of those that were read, and 512
 // KiB for each that the action opened before there was credit for it: mentions that are wrong soon
