@@ -148,6 +148,26 @@ func TestNoPattern(t *testing.T) {
 	}
 }
 
+// TestEndBefore: --until is longer ago than now, and not as long ago as --since.
+func TestEndBefore(t *testing.T) {
+	for _, c := range []struct {
+		since, until time.Duration
+		wrong        bool
+	}{
+		{0, 0, false}, {time.Hour, 0, false}, {0, time.Hour, false}, {2 * time.Hour, time.Hour, false}, {time.Hour, time.Hour, true}, {time.Hour, 2 * time.Hour, true},
+	} {
+		req := &admin.ListRecordsRequest{}
+		before := time.Now().Add(-c.until)
+		err := endBefore(req, c.since, c.until)
+		if (err != nil) != c.wrong || (req.GetBefore() != nil) != (err == nil && c.until > 0) {
+			t.Errorf("%+v: %v, %v", c, req, err)
+		}
+		if req.GetBefore() != nil && (req.GetBefore().AsTime().Before(before) || req.GetBefore().AsTime().After(time.Now().Add(-c.until))) {
+			t.Errorf("%+v: before %v", c, req.GetBefore().AsTime())
+		}
+	}
+}
+
 // TestPatternsWithoutValue: a variable of the shell that is not set does not kill or drain all
 // others.
 func TestPatternsWithoutValue(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/forerunner-build/forerunner/proto/admin"
 	historypb "github.com/forerunner-build/forerunner/proto/history"
@@ -26,7 +27,7 @@ var kindHelp = map[string]string{
 
 func historyCommand() *cobra.Command {
 	var limit int
-	var since time.Duration
+	var since, until time.Duration
 	chosen := map[string]*bool{}
 	cmd := readCommand(manual{
 		"history [TEXT | NAME=VALUE]...", "find completed operations",
@@ -36,7 +37,7 @@ func historyCommand() *cobra.Command {
 			"and in values \"*\" stands for any text.\n\n" +
 			"With --builds it lists builds whose events Bazel published (--bes_backend), and NAME is command, host, instance,\n" +
 			"invocation, target (that was to be built, or that failed) or user.",
-		"forerunner history --failed --since 1h\nforerunner history 'target=//slow/*' mnemonic=TestRunner --slowest --limit 10\n" +
+		"forerunner history --failed --since 1h\nforerunner history --since 26h --until 24h user=ann\nforerunner history 'target=//slow/*' mnemonic=TestRunner --slowest --limit 10\n" +
 			"forerunner history --builds user=ann command=test",
 	},
 		func(ctx context.Context, c *adminCall, args []string) error {
@@ -50,6 +51,9 @@ func historyCommand() *cobra.Command {
 				}
 			}
 			req, err := web.RecordsOf(kind, strings.Join(args, " "), since)
+			if err == nil {
+				err = endBefore(req, since, until)
+			}
 			if err != nil {
 				return settings.Wrong("%w", err)
 			}
@@ -75,7 +79,21 @@ func historyCommand() *cobra.Command {
 	settings.Bound(cmd.Flags(), "limit", &limit, settings.Bounds{Min: "1"})
 	cmd.Flags().DurationVar(&since, "since", 0, "`time` within which they ended, such as 2h; 0 is any")
 	settings.Bound(cmd.Flags(), "since", &since, settings.Bounds{Min: "0"})
+	cmd.Flags().DurationVar(&until, "until", 0, "`time` before which they ended, such as 1h ago; 0 is now")
+	settings.Bound(cmd.Flags(), "until", &until, settings.Bounds{Min: "0"})
 	return cmd
+}
+
+// endBefore restricts a request to operations that ended at least that long ago.
+func endBefore(req *admin.ListRecordsRequest, since, until time.Duration) error {
+	if until == 0 {
+		return nil
+	}
+	if since > 0 && since <= until {
+		return fmt.Errorf("--since %s is not longer ago than --until %s", since, until)
+	}
+	req.Before = timestamppb.New(time.Now().Add(-until))
+	return nil
 }
 
 // records asks for pages until it has limit records.
