@@ -172,7 +172,10 @@ func (q *Query) is(r *historypb.Record) bool {
 
 // isOf reports whether a name matches glob, or glob is empty.
 func isOf(glob, name string) bool {
-	fits, err := globbed([]string{name}, cmp.Or(glob, "*"))
+	if glob == "" {
+		return true
+	}
+	fits, err := globbed([]string{name}, glob)
 	return err == nil && fits[0]
 }
 

@@ -9,6 +9,8 @@ import (
 	"math"
 	"os"
 	"strings"
+
+	"github.com/forerunner-build/forerunner/proto/names"
 )
 
 const (
@@ -49,7 +51,7 @@ func newIndex() *index {
 }
 
 func (x *index) add(r *Row, block, item uint32) {
-	op, _ := digits(strings.TrimPrefix(r.Operation, operationPrefix))
+	op, _ := digits(strings.TrimPrefix(r.Operation, names.OperationPrefix))
 	action, _ := digits(r.Action)
 	x.ended = append(x.ended, uint64(r.Ended))
 	x.took = append(x.took, r.took())

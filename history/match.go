@@ -88,7 +88,7 @@ func (m *matcher) prepare() error {
 		}
 	}
 	if q.Operation != "" || q.Action != "" {
-		m.op = q.beginningOf(strings.TrimPrefix(q.Operation, operationPrefix))
+		m.op = q.beginningOf(strings.TrimPrefix(q.Operation, names.OperationPrefix))
 		m.action = q.beginningOf(q.Action)
 		if err := x.need(opsSection, actionsSection); err != nil {
 			return err
@@ -186,7 +186,7 @@ func (m *matcher) prepareText() error {
 			m.text[f][i] = strings.Contains(strings.ToLower(s), text)
 		}
 	}
-	id, _, _ := strings.Cut(strings.TrimPrefix(text, operationPrefix), "/")
+	id, _, _ := strings.Cut(strings.TrimPrefix(text, names.OperationPrefix), "/")
 	v, n := digits(id)
 	if rest := strings.Trim(id, "0123456789abcdef-"); n < minDigits || rest != "" {
 		return nil

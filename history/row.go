@@ -80,8 +80,6 @@ func (r *Row) mark() uint8 {
 	return mark
 }
 
-const operationPrefix = "operations/"
-
 // digits returns the first 16 hexadecimal digits of a name or hash as a number, and how many digits
 // there were. It skips dashes, and everything after another character.
 func digits[T string | []byte](s T) (v uint64, n int) {

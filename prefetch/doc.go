@@ -20,11 +20,11 @@
 // Profiles keeps records in a Store, each of them the expected reads of the next run, as a Profile,
 // and their history. There are two kinds:
 //
-//   - exact, by the reduced action digest: the paths that any of the last four runs read. A path
-// that     is read every other time is predicted; a path that is no longer read is forgotten.   -
-// coarse, by the common facts of similar actions (mnemonic, tool, platform and so on): the paths
-// that 30 % of the last 32 actions read, one run of each, and at least two; files of at most 64 KiB
-// from 10 % on. It serves actions that never ran, such as those with a new source file.
+//   - exact, by the reduced action digest: the paths that any of the last four runs read. A path that
+//     is read every other time is predicted; a path that is no longer read is forgotten.
+//   - coarse, by the common facts of similar actions (mnemonic, tool, platform and so on): the paths
+//     that 30 % of the last 32 actions read, one run of each, and at least two; files of at most 64 KiB
+//     from 10 % on. It serves actions that never ran, such as those with a new source file.
 //
 // An exact record also has the digests of the directories that the last run read, up to 4,096, and
 // of the files that it read first, up to 256. Most inputs of an action are the same the next time.

@@ -150,11 +150,13 @@ func TestAnyRecord(t *testing.T) {
 	if underRace {
 		return
 	}
-	// These wait longer if large files do not yield. Which requests share a trip depends on which
-	// goroutine comes first, and one of these waits between 1.1 and 1.24 times as long.
-	for _, seed := range []uint64{407, 901, 980, 1016, 1081, 1188} {
-		waitsWithRecord(t, seed, 1.3)
+	// These wait longer if large files do not yield.
+	for _, seed := range []uint64{407, 901, 1016, 1081, 1188} {
+		waitsWithRecord(t, seed, 1.2)
 	}
+	// Which requests share a trip depends on which goroutine comes first: this one waits between 1.1
+	// and 1.24 times as long.
+	waitsWithRecord(t, 980, 1.3)
 }
 
 // An exact profile that is right is not held up by neighbours of its files: on a slow link, the

@@ -33,7 +33,6 @@ import (
 	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/proto/runs"
 	"github.com/forerunner-build/forerunner/records/record"
-	"github.com/forerunner-build/forerunner/web/text"
 )
 
 // A fakeScheduler answers from its fields and records the requests for changes.
@@ -116,22 +115,22 @@ func (f *fakeScheduler) ListQuotas(context.Context, *admin.ListQuotasRequest) (*
 }
 
 func (f *fakeScheduler) Drain(_ context.Context, req *admin.DrainRequest) (*admin.DrainResponse, error) {
-	f.tell("drain " + text.Pairs(req.GetPattern().GetAttributes()))
+	f.tell("drain " + names.Pairs(req.GetPattern().GetAttributes()))
 	return &admin.DrainResponse{}, nil
 }
 
 func (f *fakeScheduler) Undrain(_ context.Context, req *admin.UndrainRequest) (*admin.UndrainResponse, error) {
-	f.tell("undrain " + text.Pairs(req.GetPattern().GetAttributes()))
+	f.tell("undrain " + names.Pairs(req.GetPattern().GetAttributes()))
 	return &admin.UndrainResponse{}, nil
 }
 
 func (f *fakeScheduler) KillOperations(_ context.Context, req *admin.KillOperationsRequest) (*admin.KillOperationsResponse, error) {
-	f.tell("kill " + text.Pairs(req.GetPattern().GetAttributes()))
+	f.tell("kill " + names.Pairs(req.GetPattern().GetAttributes()))
 	return &admin.KillOperationsResponse{Killed: 1}, nil
 }
 
 func (f *fakeScheduler) ListOperations(_ context.Context, req *admin.ListOperationsRequest) (*admin.ListOperationsResponse, error) {
-	f.tell("list " + text.Pairs(req.GetPattern().GetAttributes()))
+	f.tell("list " + names.Pairs(req.GetPattern().GetAttributes()))
 	if req.GetPattern().GetAttributes()["invocation"] != "" {
 		f.mu.Lock()
 		defer f.mu.Unlock()

@@ -14,13 +14,13 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/forerunner-build/forerunner/proto/admin"
+	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/web/answers"
 	"github.com/forerunner-build/forerunner/web/facts"
 	"github.com/forerunner-build/forerunner/web/printed"
-	"github.com/forerunner-build/forerunner/web/text"
 )
 
-func operationName(r *http.Request) string { return text.OperationPrefix + r.PathValue("id") }
+func operationName(r *http.Request) string { return names.OperationPrefix + r.PathValue("id") }
 
 // An operationPages serves the pages of operations, and cancels operations.
 type operationPages struct {

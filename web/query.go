@@ -11,9 +11,9 @@ import (
 	"google.golang.org/grpc/status"
 
 	"github.com/forerunner-build/forerunner/proto/admin"
+	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/proto/pattern"
 	"github.com/forerunner-build/forerunner/web/charts"
-	"github.com/forerunner-build/forerunner/web/text"
 )
 
 // pageRows is the number of rows per page of a long list.
@@ -40,12 +40,12 @@ func (r rows[T]) NextQuery() template.URL {
 // askedFor returns the viewer's search as text and as a pattern; nil matches everything.
 func askedFor(r *http.Request) (asked string, p *admin.Pattern, err error) {
 	asked = strings.TrimSpace(r.FormValue("pattern"))
-	if names, values := r.Form["name"], r.Form["value"]; len(names) > 0 && len(names) == len(values) {
+	if given, values := r.Form["name"], r.Form["value"]; len(given) > 0 && len(given) == len(values) {
 		m := map[string]string{}
-		for i, name := range names {
+		for i, name := range given {
 			m[name] = values[i]
 		}
-		return text.Pairs(m), &admin.Pattern{Attributes: m}, nil
+		return names.Pairs(m), &admin.Pattern{Attributes: m}, nil
 	}
 	if asked == "" {
 		return "", nil, nil

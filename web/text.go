@@ -12,13 +12,14 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/forerunner-build/forerunner/proto/admin"
+	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/proto/plural"
 	"github.com/forerunner-build/forerunner/web/text"
 )
 
 // functions are the functions of templates.
 var functions = template.FuncMap{
-	"ago": ago, "breakable": breakable, "buildPath": buildPath, "bytes": text.Bytes, "commandLine": commandLine, "count": text.Count, "dash": dash, "duration": text.Duration, "health": text.Health, "identity": text.Pairs, "more": more,
+	"ago": ago, "breakable": breakable, "buildPath": buildPath, "bytes": text.Bytes, "commandLine": commandLine, "count": text.Count, "dash": dash, "duration": text.Duration, "health": text.Health, "identity": names.Pairs, "more": more,
 	"operationID": text.OperationID, "others": others, "percent": text.Percent, "platform": platform, "plural": noun, "runsPath": runsPath, "seconds": seconds, "short": short,
 	"state": stateText, "tracePath": tracePath, "worker": workerText, "workerPath": workerPath,
 }

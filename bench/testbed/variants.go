@@ -15,23 +15,20 @@ import (
 // environment.
 func StoreVariants(ctx context.Context, storage *casclient.Client, n int, command *repb.Command) ([]digest.Digest, error) {
 	var actions []digest.Digest
-	var blobs []casclient.Blob
+	var u Upload
 	given := command.GetEnvironmentVariables()
 	for i := range n {
 		command.EnvironmentVariables = append(slices.Clone(given),
 			&repb.Command_EnvironmentVariable{Name: "SALT", Value: fmt.Sprint(i)})
-		cd, raw, err := digest.OfMessage(Function, command)
+		cd, err := u.Message(command)
 		if err != nil {
 			return nil, err
 		}
-		ad, rawAction, err := digest.OfMessage(Function, &repb.Action{
-			CommandDigest: cd.Proto(), InputRootDigest: Function.Empty().Proto(), DoNotCache: true,
-		})
+		action, err := u.Action(cd, Function.Empty())
 		if err != nil {
 			return nil, err
 		}
-		blobs = append(blobs, casclient.BytesBlob(cd, raw), casclient.BytesBlob(ad, rawAction))
-		actions = append(actions, ad)
+		actions = append(actions, action)
 	}
-	return actions, storage.Upload(ctx, blobs, nil)
+	return actions, u.To(ctx, storage)
 }

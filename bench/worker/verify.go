@@ -15,7 +15,6 @@ import (
 	"github.com/forerunner-build/forerunner/bench/load"
 	"github.com/forerunner-build/forerunner/bench/report"
 	"github.com/forerunner-build/forerunner/bench/testbed"
-	casclient "github.com/forerunner-build/forerunner/cas/client"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/farm"
 	"github.com/forerunner-build/forerunner/farm/scrub"
@@ -86,37 +85,29 @@ func (b *workerBench) measureVerify(ctx context.Context) (err error) {
 // storeHeaders uploads actions. Each reads some headers of its own, and some that earlier actions
 // have read.
 func (b *workerBench) storeHeaders(ctx context.Context) ([]digest.Digest, error) {
-	var blobs []casclient.Blob
+	var u testbed.Upload
 	var headers []*repb.FileNode
 	for i := range b.o.headers*headersNew + headersRead {
-		content := header(i)
-		d := digest.Of(testbed.Function, content)
-		blobs = append(blobs, casclient.BytesBlob(d, content))
-		headers = append(headers, &repb.FileNode{Name: fmt.Sprintf("%08d.h", i), Digest: d.Proto()})
+		headers = append(headers, &repb.FileNode{Name: fmt.Sprintf("%08d.h", i), Digest: u.Bytes(header(i)).Proto()})
 	}
-	command := testbed.NewCommand([]string{"/bin/sh", "-c", headerScript}, "out", "PATH=/usr/bin:/bin")
-	cd, raw, err := digest.OfMessage(testbed.Function, command)
+	command, err := u.Message(testbed.NewCommand([]string{"/bin/sh", "-c", headerScript}, "out", "PATH=/usr/bin:/bin"))
 	if err != nil {
 		return nil, err
 	}
-	blobs = append(blobs, casclient.BytesBlob(cd, raw))
 	var actions []digest.Digest
 	for i := range b.o.headers {
 		at := i * headersNew
-		rd, raw, err := digest.OfMessage(testbed.Function, &repb.Directory{Files: headers[at : at+headersRead]})
+		root, err := u.Message(&repb.Directory{Files: headers[at : at+headersRead]})
 		if err != nil {
 			return nil, err
 		}
-		ad, rawAction, err := digest.OfMessage(testbed.Function, &repb.Action{
-			CommandDigest: cd.Proto(), InputRootDigest: rd.Proto(), DoNotCache: true,
-		})
+		action, err := u.Action(command, root)
 		if err != nil {
 			return nil, err
 		}
-		blobs = append(blobs, casclient.BytesBlob(rd, raw), casclient.BytesBlob(ad, rawAction))
-		actions = append(actions, ad)
+		actions = append(actions, action)
 	}
-	return actions, b.farm.Storage.Upload(ctx, blobs, nil)
+	return actions, u.To(ctx, b.farm.Storage)
 }
 
 // header returns the text of a header. Half of it is comments, as in real headers.

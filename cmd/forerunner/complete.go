@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/forerunner-build/forerunner/proto/admin"
+	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/web/text"
 )
 
@@ -91,7 +92,7 @@ func (c *adminCall) operationNames(ctx context.Context, ended, prefixed bool) va
 	all := values{}
 	add := func(name, target, mnemonic, state string) {
 		if !prefixed {
-			name = strings.TrimPrefix(name, operationPrefix)
+			name = strings.TrimPrefix(name, names.OperationPrefix)
 		}
 		all[name] = strings.TrimSpace(cmp.Or(target, "no target") + " " + mnemonic + " " + state)
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/proto/admin"
 	historypb "github.com/forerunner-build/forerunner/proto/history"
+	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/settings"
 	"github.com/forerunner-build/forerunner/web/stored"
 )
@@ -28,7 +29,7 @@ const (
 // actionOf returns the action of a name (actionNames). The record is nil if the name is HASH/SIZE,
 // for which the scheduler need not have one.
 func actionOf(ctx context.Context, s admin.SchedulerClient, name string) (digest.Digest, *historypb.Record, error) {
-	if strings.Contains(strings.TrimPrefix(name, operationPrefix), "/") {
+	if strings.Contains(strings.TrimPrefix(name, names.OperationPrefix), "/") {
 		d, err := parseDigest(name)
 		return d, nil, err
 	}
@@ -43,7 +44,7 @@ func actionOf(ctx context.Context, s admin.SchedulerClient, name string) (digest
 // recordOf returns the record of an operation, or of the last run of an action.
 func recordOf(ctx context.Context, s admin.SchedulerClient, name string) (*historypb.Record, error) {
 	req := &admin.GetRecordRequest{Of: &admin.GetRecordRequest_Action{Action: name}}
-	rest := strings.TrimPrefix(name, operationPrefix)
+	rest := strings.TrimPrefix(name, names.OperationPrefix)
 	isOperation := !strings.Contains(rest, "/")
 	switch {
 	case !isOperation:

@@ -20,11 +20,10 @@ import (
 	"github.com/forerunner-build/forerunner/farm/flags"
 	"github.com/forerunner-build/forerunner/proto/admin"
 	historypb "github.com/forerunner-build/forerunner/proto/history"
+	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/web/facts"
 	"github.com/forerunner-build/forerunner/web/text"
 )
-
-const operationPrefix = "operations/"
 
 func operationCommand() *cobra.Command {
 	cmd := readCommand(manual{
@@ -143,7 +142,9 @@ func operationCancelCommand() *cobra.Command {
 	return cmd
 }
 
-func operationName(s string) string { return operationPrefix + strings.TrimPrefix(s, operationPrefix) }
+func operationName(s string) string {
+	return names.OperationPrefix + strings.TrimPrefix(s, names.OperationPrefix)
+}
 
 // A told is the scheduler's data of one operation.
 type told struct {

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/forerunner-build/forerunner/proto/admin"
+	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/proto/plural"
 	"github.com/forerunner-build/forerunner/settings"
 	"github.com/forerunner-build/forerunner/web/text"
@@ -175,7 +176,7 @@ func killCommand() *cobra.Command {
 		"forerunner queue kill user=ci 'target=//slow/*' --reason='see incident 42'",
 	},
 		func(ctx context.Context, c *adminCall, args []string) error {
-			if len(args) == 1 && strings.HasPrefix(args[0], operationPrefix) {
+			if len(args) == 1 && strings.HasPrefix(args[0], names.OperationPrefix) {
 				args = []string{"operation=" + args[0]}
 			}
 			p, err := filledPattern(args, exampleOfOperations)

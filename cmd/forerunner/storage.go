@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/forerunner-build/forerunner/proto/admin"
+	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/web/text"
 )
 
@@ -42,7 +43,7 @@ func (c *adminCall) printStores(resp *admin.ListStoresResponse) error {
 		}
 		name := "the scheduler's"
 		if len(s.GetWorker()) > 0 {
-			name = text.Pairs(s.GetWorker())
+			name = names.Pairs(s.GetWorker())
 		}
 		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%s\t%s\t%s\t%s\n", text.Bytes(s.GetBytes()), text.Bytes(s.GetMaxBytes()), s.GetBlobs(),
 			h.GetDamagedBlobs(), h.GetAsideBlobs(), scrubbed, ends, next, name)

@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/forerunner-build/forerunner/web/text"
+	"github.com/forerunner-build/forerunner/proto/names"
 )
 
 // variables are the value of a flag that takes one name=value each time. A value is taken as it is,
@@ -13,7 +13,7 @@ import (
 type variables map[string]string
 
 // String implements pflag.Value.
-func (v *variables) String() string { return text.Pairs(*v) }
+func (v *variables) String() string { return names.Pairs(*v) }
 
 // Type implements pflag.Value.
 func (v *variables) Type() string { return "name=value" }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/forerunner-build/forerunner/proto/admin"
+	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/proto/plural"
 	"github.com/forerunner-build/forerunner/web/text"
 )
@@ -76,7 +77,7 @@ func (c *adminCall) printWorkers(list *admin.ListWorkersResponse) error {
 	fmt.Fprintln(w, "STATE\tRUNNING\tSLOTS\tFOR\tACTION\tCLASS\tPREFIX\tPLATFORM\tWORKER")
 	for _, x := range list.GetWorkers() {
 		fmt.Fprintf(w, "%s\t%d\t%d\t%s\t%s\t%d\t%s\t%s\t%s\n", workerState(x), x.GetActions(), x.GetSlots(), ago(x.GetSince()), shortDigest(x.GetAction()),
-			x.GetSizeClass(), dash(x.GetInstanceNamePrefix()), platformText(x.GetPlatform()), text.Pairs(x.GetIdentity()))
+			x.GetSizeClass(), dash(x.GetInstanceNamePrefix()), platformText(x.GetPlatform()), names.Pairs(x.GetIdentity()))
 		for _, p := range x.GetPositions() {
 			fmt.Fprintf(w, "  %s\t\t\t%s\t%s\t\t\t\t  position %s\n", strings.ToLower(p.GetState().String()), ago(p.GetSince()), shortDigest(p.GetAction()),
 				dash(p.GetName()))
@@ -88,7 +89,7 @@ func (c *adminCall) printWorkers(list *admin.ListWorkersResponse) error {
 	for _, x := range list.GetWorkers() {
 		if x.GetTwin() != "" {
 			if _, err := fmt.Fprintf(c.out, "two processes: %s at %s; the one at %s is refused\n",
-				text.Pairs(x.GetIdentity()), x.GetAddress(), x.GetTwin()); err != nil {
+				names.Pairs(x.GetIdentity()), x.GetAddress(), x.GetTwin()); err != nil {
 				return err
 			}
 		}
@@ -97,7 +98,7 @@ func (c *adminCall) printWorkers(list *admin.ListWorkersResponse) error {
 		return err
 	}
 	for _, d := range list.GetDrains() {
-		line := fmt.Sprintf("drained: %s for %s", text.Pairs(d.GetPattern().GetAttributes()), ago(d.GetSince()))
+		line := fmt.Sprintf("drained: %s for %s", names.Pairs(d.GetPattern().GetAttributes()), ago(d.GetSince()))
 		if d.GetAuthor() != "" {
 			line += " by " + d.GetAuthor()
 		}
@@ -121,7 +122,7 @@ func (c *adminCall) printHindrances(list []*admin.Worker) error {
 		if why == "" {
 			continue
 		}
-		if _, err := fmt.Fprintf(c.out, "%s: %s\n", text.Pairs(x.GetIdentity()), why); err != nil {
+		if _, err := fmt.Fprintf(c.out, "%s: %s\n", names.Pairs(x.GetIdentity()), why); err != nil {
 			return err
 		}
 	}
@@ -166,7 +167,7 @@ func drainCommand() *cobra.Command {
 			}
 			workers := resp.GetWorkers()
 			if _, err = fmt.Fprintf(c.out, "%s %s drained by %s\n",
-				plural.Of(workers, "worker"), plural.Choose(workers, "is", "are"), text.Pairs(p.GetAttributes())); err != nil {
+				plural.Of(workers, "worker"), plural.Choose(workers, "is", "are"), names.Pairs(p.GetAttributes())); err != nil {
 				return err
 			}
 			if n := resp.GetWaiting(); n > 0 {
@@ -223,7 +224,7 @@ func undrainCommand() *cobra.Command {
 			}
 			return answer(ctx, c, c.Undrain, &admin.UndrainRequest{Pattern: p}, func(resp *admin.UndrainResponse) error {
 				n := resp.GetWorkers()
-				_, err := fmt.Fprintf(c.out, "%s %s no longer drained by %s\n", plural.Of(n, "worker"), plural.Choose(n, "is", "are"), text.Pairs(p.GetAttributes()))
+				_, err := fmt.Fprintf(c.out, "%s %s no longer drained by %s\n", plural.Of(n, "worker"), plural.Choose(n, "is", "are"), names.Pairs(p.GetAttributes()))
 				return err
 			})
 		})

@@ -11,6 +11,7 @@ import (
 
 	"go.uber.org/zap/zapcore"
 
+	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/web/text"
 )
 
@@ -68,7 +69,7 @@ func textOf(x any) string {
 	case time.Time:
 		return x.Format(time.RFC3339)
 	case map[string]string:
-		return text.Pairs(x)
+		return names.Pairs(x)
 	}
 	return fmt.Sprint(x)
 }

@@ -62,22 +62,20 @@ func (p Pattern) String() string {
 const leastHash = 12
 
 // OfOperations returns the Pattern with the values of operation and action as the names of
-// operations and actions begin: an operation may lack operations/, an action its size, and all of its
+// operations and actions begin: an operation may lack prefix, an action its size, and all of its
 // hash but the first twelve digits.
-func (p Pattern) OfOperations() Pattern {
+func (p Pattern) OfOperations(prefix string) Pattern {
 	p.values = slices.Clone(p.values)
 	for i, v := range p.values {
 		switch name := p.names[i]; {
-		case name == "operation" && !strings.HasPrefix(v, operationPrefix) && strings.Trim(v[:min(len(v), 1)], "*?") != "":
-			p.values[i] = operationPrefix + v
+		case name == "operation" && !strings.HasPrefix(v, prefix) && strings.Trim(v[:min(len(v), 1)], "*?") != "":
+			p.values[i] = prefix + v
 		case name == "action" && len(v) >= leastHash && !strings.ContainsAny(v, "/*?"):
 			p.values[i] = v + "*"
 		}
 	}
 	return p
 }
-
-const operationPrefix = "operations/"
 
 // Names reports whether the pattern has a name.
 func (p Pattern) Names(name string) bool { return slices.Contains(p.names, name) }

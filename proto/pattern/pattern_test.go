@@ -66,7 +66,7 @@ func TestOfOperations(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := p.OfOperations().Match(o); got != want {
+		if got := p.OfOperations("operations/").Match(o); got != want {
 			t.Errorf("%s: %v", pattern, got)
 		}
 		if p.String() != pattern {

@@ -17,6 +17,7 @@ import (
 	"github.com/forerunner-build/forerunner/intake"
 	"github.com/forerunner-build/forerunner/proto/admin"
 	historypb "github.com/forerunner-build/forerunner/proto/history"
+	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/proto/pattern"
 	"github.com/forerunner-build/forerunner/proto/plural"
 )
@@ -90,10 +91,10 @@ func (a Admin) ListRecords(ctx context.Context, req *admin.ListRecordsRequest) (
 	return &admin.ListRecordsResponse{Records: found, NextPageToken: next}, nil
 }
 
-// names maps the names of patterns to fields of records, and buildNames those of patterns of
+// fieldNames maps the names of patterns to fields of records, and buildNames those of patterns of
 // builds.
 var (
-	names = map[string]history.Field{
+	fieldNames = map[string]history.Field{
 		"instance": history.Instance, "invocation": history.Invocation, "mnemonic": history.Mnemonic,
 		"target": history.Target, "user": history.User, "worker": history.Worker,
 	}
@@ -110,8 +111,8 @@ func addPattern(q *history.Query, m *admin.Pattern) error {
 		return status.Errorf(codes.InvalidArgument, "pattern: %v", err)
 	}
 	q.Where = map[history.Field]string{}
-	for name, value := range p.OfOperations().Map() {
-		field, known := names[name]
+	for name, value := range p.OfOperations(names.OperationPrefix).Map() {
+		field, known := fieldNames[name]
 		if q.Builds {
 			field, known = buildNames[name]
 		}
@@ -134,7 +135,7 @@ func knownNames(builds bool) string {
 	if builds {
 		return strings.Join(slices.Sorted(maps.Keys(buildNames)), ", ")
 	}
-	return strings.Join(slices.Sorted(maps.Keys(names)), ", ") + ", operation and action"
+	return strings.Join(slices.Sorted(maps.Keys(fieldNames)), ", ") + ", operation and action"
 }
 
 // GetRecord implements admin.SchedulerServer. For the caller, an invisible record does not exist.

@@ -117,8 +117,8 @@ func (s *Requests) newName() (string, error) {
 		return "", fmt.Errorf("name an operation: %w", err)
 	}
 	u[6], u[8] = u[6]&0x0f|0x40, u[8]&0x3f|0x80
-	var buffer [len("operations/00000000-0000-0000-0000-000000000000")]byte
-	name := append(buffer[:0], "operations/"...)
+	var buffer [len(names.OperationPrefix + "00000000-0000-0000-0000-000000000000")]byte
+	name := append(buffer[:0], names.OperationPrefix...)
 	for i, part := range [...][]byte{u[:4], u[4:6], u[6:8], u[8:10], u[10:]} {
 		if i > 0 {
 			name = append(name, '-')

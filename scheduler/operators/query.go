@@ -9,6 +9,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/bounded/least"
 	"github.com/forerunner-build/forerunner/proto/admin"
+	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/proto/pattern"
 	"github.com/forerunner-build/forerunner/scheduler/core/view"
 )
@@ -77,17 +78,17 @@ func ofOperations(m *admin.Pattern) (pattern.Pattern, error) {
 	if err != nil {
 		return p, err
 	}
-	names := view.OperationAttributes()
+	attributes := view.OperationAttributes()
 	for name := range p.Map() {
 		if strings.HasPrefix(name, "platform.") {
-			names = append(names, name)
+			attributes = append(attributes, name)
 		}
 	}
-	if err := knows(p, "operation", append(names, "platform.NAME")); err != nil {
+	if err := knows(p, "operation", append(attributes, "platform.NAME")); err != nil {
 		return p, err
 	}
 	if stages := view.Stages(); !p.Fits("stage", stages) {
 		return p, status.Errorf(codes.InvalidArgument, "pattern %q: no operation has that stage; there are %s", p, strings.Join(stages, " and "))
 	}
-	return p.OfOperations(), nil
+	return p.OfOperations(names.OperationPrefix), nil
 }

@@ -7,9 +7,9 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/forerunner-build/forerunner/proto/admin"
+	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/web/answers"
 	"github.com/forerunner-build/forerunner/web/series"
-	"github.com/forerunner-build/forerunner/web/text"
 )
 
 const (
@@ -53,7 +53,7 @@ func SampleOf(list *admin.ListQueuesResponse) Sample {
 
 // IDOf returns an identifier of a worker that stays the same over restarts.
 func IDOf(w *admin.Worker) string {
-	return w.GetInstanceNamePrefix() + "/" + text.Pairs(w.GetIdentity())
+	return w.GetInstanceNamePrefix() + "/" + names.Pairs(w.GetIdentity())
 }
 
 // BusyOf returns the numbers of busy slots and of all slots of a worker.

@@ -89,9 +89,6 @@ func Hindrance(w *admin.Worker) string {
 // Short returns the beginning of HASH/SIZE, or of another long name, for display.
 func Short(s string) string { return s[:min(len(s), 12)] }
 
-// Pairs is names.Pairs.
-func Pairs(m map[string]string) string { return names.Pairs(m) }
-
 // Platform formats properties as name=value, separated by sep, in their order.
 func Platform(list []*admin.Property, sep string) string {
 	parts := make([]string, len(list))
@@ -109,7 +106,7 @@ func Host(key string) string {
 // Worker formats the key of a worker as its identity, which is a valid pattern.
 func Worker(key string) string {
 	if id := identity(key); id != nil {
-		return Pairs(id)
+		return names.Pairs(id)
 	}
 	return key // the key comes from another scheduler, or from a result
 }
@@ -117,8 +114,8 @@ func Worker(key string) string {
 // Machine formats the key of a worker, or its name in a result, as its identity without the
 // position.
 func Machine(key string) string {
-	if id := identity(key); id != nil {
-		return Pairs(names.WithoutPosition(id))
+	if machine, _ := names.Machine(key); machine != key {
+		return machine
 	}
 	return strings.Join(slices.DeleteFunc(strings.Split(key, ","), func(pair string) bool {
 		key, _, ok := strings.Cut(pair, "=")
@@ -138,8 +135,5 @@ func identity(key string) (id map[string]string) {
 // texts may match too.
 func Glob(s string) string { return strings.ReplaceAll(s, "*", "?") }
 
-// OperationPrefix is the prefix of operation names.
-const OperationPrefix = "operations/"
-
 // OperationID returns an operation's name without the prefix.
-func OperationID(name string) string { return strings.TrimPrefix(name, OperationPrefix) }
+func OperationID(name string) string { return strings.TrimPrefix(name, names.OperationPrefix) }

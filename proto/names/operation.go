@@ -1,0 +1,4 @@
+package names
+
+// OperationPrefix begins the name of each operation.
+const OperationPrefix = "operations/"
