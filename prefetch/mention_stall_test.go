@@ -143,20 +143,12 @@ func TestMentionsYieldToAProfile(t *testing.T) {
 	s := tell(t, files, mentions)
 	s.run = append(files[:1:1], files[61:]...)
 	away := mbit(100, 10*time.Millisecond)
-	// The order of goroutines differs from run to run, and with it one wait in a hundred.
-	middle := func(o Origin, limits LimitsOptions) time.Duration {
-		runs := make([]time.Duration, 3)
-		for i := range runs {
-			runs[i] = s.waits(t, away, s.butFirst(), o, limits)
-		}
-		slices.Sort(runs)
-		return runs[1]
-	}
+	slack := time.Duration(512 << 10 / away.bytesPerSecond * 1e9)
 	for _, o := range []Origin{Exact, Coarse} {
-		got := middle(o, LimitsOptions{})
-		want := middle(o, LimitsOptions{NoMentions: true})
-		if got > want*12/10+time.Duration(512<<10/away.bytesPerSecond*1e9) {
-			t.Errorf("%s: waits %s, %s without mentions", o, got, want)
+		with := func() time.Duration { return s.waits(t, away, s.butFirst(), o, LimitsOptions{}) }
+		without := func() time.Duration { return s.waits(t, away, s.butFirst(), o, LimitsOptions{NoMentions: true}) }
+		if got, none := with(), without(); (comparison{1.2, slack, with, without}).isAbove(got, none) {
+			t.Errorf("%s: waits %s, %s without mentions", o, got, none)
 		}
 	}
 }
@@ -202,15 +194,17 @@ func TestAnyRecordWithMentions(t *testing.T) {
 		r := rand.New(rand.NewPCG(seed, 77))
 		s := randomTelling(t, r, []float64{0.5, 0.8, 0.95}[seed%3])
 		away := mbit([]float64{30, 100, 1000}[r.IntN(3)], []time.Duration{2, 10, 50}[r.IntN(3)]*time.Millisecond)
-		none := s.waits(t, away, nil, None, LimitsOptions{})
-		most := none*12/10 + max(away.trip, paceSlack, time.Duration(firstWindow/away.bytesPerSecond*1e9))
+		slack := max(away.trip, paceSlack, time.Duration(firstWindow/away.bytesPerSecond*1e9))
+		without := func() time.Duration { return s.waits(t, away, nil, None, LimitsOptions{}) }
+		none := without()
 		for _, kind := range slices.Sorted(maps.Keys(figures)) {
 			f := figures[kind]
 			p := s.recordOf(r, f.right(r), f.wrong(r))
 			for _, o := range []Origin{Exact, Coarse} {
-				got := s.waits(t, away, p, o, LimitsOptions{})
+				with := func() time.Duration { return s.waits(t, away, p, o, LimitsOptions{}) }
+				got := with()
 				f.runs, f.waits, f.none = f.runs+1, f.waits+got, f.none+none
-				if got > most {
+				if (comparison{1.2, slack, with, without}).isAbove(got, none) {
 					f.above++
 					t.Logf("seed %d, %.0f Mbit/s, %s: waits %s with a record that is %s (%s), %s with none",
 						seed, away.bytesPerSecond*8/1e6, away.trip, got, kind, o, none)

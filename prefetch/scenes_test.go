@@ -3,6 +3,7 @@ package prefetch
 import (
 	"os"
 	"strconv"
+	"time"
 )
 
 // scenes returns how many of so many random scenes to play: fewer under the race detector, and as
@@ -15,4 +16,26 @@ func scenes(n uint64) uint64 {
 		return n / 4
 	}
 	return n
+}
+
+// A comparison is between the waiting of an action with something and without it. Which requests
+// share a trip depends on which goroutine comes first, so that both differ from run to run, some
+// twofold.
+type comparison struct {
+	most          float64       // it may wait so many times as long with it
+	slack         time.Duration // and so much longer
+	with, without func() time.Duration
+}
+
+// isAbove reports whether the waits of two runs are above, and the mean of further ones is, too.
+func (c comparison) isAbove(with, without time.Duration) bool {
+	if with <= time.Duration(c.most*float64(without))+c.slack {
+		return false
+	}
+	const runs = 5
+	with, without = 0, 0
+	for range runs {
+		with, without = with+c.with(), without+c.without()
+	}
+	return with > time.Duration(c.most*float64(without))+runs*c.slack
 }
