@@ -6,11 +6,11 @@ import (
 	"syscall"
 )
 
-// known say that this user may not, or that this kernel cannot or has no such file. ENOSPC is a
-// limit of namespaces, which a machine may set to 0.
+// known say that this user may not, or that this kernel cannot or has no such file. ENOSPC is not
+// among them: a table of mounts, a limit of groups or a disk may have room again.
 var known = []syscall.Errno{
 	syscall.EPERM, syscall.EACCES, syscall.EINVAL, syscall.ENOSYS, syscall.EOPNOTSUPP, syscall.ENODEV,
-	syscall.ENOENT, syscall.EROFS, syscall.ENOSPC,
+	syscall.ENOENT, syscall.EROFS,
 }
 
 // Is reports whether an error says that this machine lacks something, or that this user may not use

@@ -16,7 +16,7 @@ func TestIs(t *testing.T) {
 		missing:                                true,
 		fmt.Errorf("mount: %w", syscall.EPERM): true,
 		fmt.Errorf("no such system call: %w", syscall.ENOSYS): true,
-		fmt.Errorf("no more namespaces: %w", syscall.ENOSPC):  true,
+		fmt.Errorf("no more mounts: %w", syscall.ENOSPC):      false,
 		fmt.Errorf("open: %w", syscall.EMFILE):                false,
 		fmt.Errorf("fork: %w", syscall.EAGAIN):                false,
 		fmt.Errorf("map: %w", syscall.ENOMEM):                 false,

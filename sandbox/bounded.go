@@ -18,9 +18,6 @@ var namespaceLimits = map[string]int64{
 	"net": mostNamespaces, "mnt": mostMountNamespaces, "cgroup": mostNamespaces, "time": mostNamespaces,
 }
 
-// namespaceLimit is where the limit of a kind is, below /proc.
-func namespaceLimit(kind string) string { return "sys/user/max_" + kind + "_namespaces" }
-
 // outerNamespace returns a user namespace with the ids of u, made by the user of the calling thread.
 func outerNamespace(u *User) (namespace *os.File, err error) {
 	b := &birth{clone: systemCall{number: unix.SYS_CLONE, a1: vfork | unix.CLONE_NEWUSER | uintptr(unix.SIGCHLD)}}

@@ -3,6 +3,7 @@ package sandbox
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -49,12 +50,23 @@ type Cgroup struct{ Point, Dir string }
 const CloneFlags = unix.CLONE_NEWNS | unix.CLONE_NEWPID | unix.CLONE_NEWUTS
 
 // Unavailable makes an error of a sandbox wrap ErrUnavailable if the machine refuses what it needs
-// (package refusal).
+// (package refusal), or allows no namespaces of a kind in CloneFlags.
 func Unavailable(err error) error {
-	if refusal.Is(err) && !errors.Is(err, ErrView) {
+	refused := refusal.Is(err) || errors.Is(err, unix.ENOSPC) && noneAllowed("/proc")
+	if refused && !errors.Is(err, ErrView) {
 		return fmt.Errorf("%w: %w", ErrUnavailable, err)
 	}
 	return err
+}
+
+// noneAllowed reports whether the machine allows no namespaces of a kind in CloneFlags, by the files
+// of its limits below proc. The kernel's error is then ENOSPC, as it is when all allowed ones, or
+// all mounts (fs.mount-max), are in use.
+func noneAllowed(proc string) bool {
+	return slices.ContainsFunc([]string{"mnt", "pid", "uts"}, func(kind string) bool {
+		text, err := os.ReadFile(filepath.Join(proc, namespaceLimit(kind)))
+		return err == nil && strings.TrimSpace(string(text)) == "0"
+	})
 }
 
 // Lacks reports whether commands do not have a file or folder at path, neither the machine's nor

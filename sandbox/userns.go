@@ -36,6 +36,9 @@ const (
 	mostMountNamespaces = 64
 )
 
+// namespaceLimit is where the limit of a kind is, below /proc.
+func namespaceLimit(kind string) string { return "sys/user/max_" + kind + "_namespaces" }
+
 // UserNamespace returns a user namespace in which the ids from 0 on are those of u, with User.IDs
 // of them. It starts a process for a moment, so it comes before the first FUSE mount. An error that
 // wraps ErrNoUserNamespace names the missing part of this machine.
