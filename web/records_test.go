@@ -310,3 +310,26 @@ func TestComparedRecord(t *testing.T) {
 	b.scheduler.ended = []*historypb.Record{now}
 	expect(t, b.get("/operations/1234?compare=1", 200), "No other run of //a:b (CppCompile) is known here")
 }
+
+// TestHiddenCharacters: whatever others chose as names, pages show each character of them.
+func TestHiddenCharacters(t *testing.T) {
+	b := newBrowser(t, false)
+	r := failed(b)
+	const name = "//a\u202eb\u200b\u3164"
+	r.Target, r.Mnemonic, r.User, r.Client, r.Invocation, r.InstanceName = name, name, name, name, name, name
+	r.Worker, r.Error, r.Message = `{"host":"`+name+`"}`, name, name
+	build := &historypb.Record{User: name, Invocation: "build-1", Build: &historypb.Build{
+		Command: "build", Patterns: []string{name}, Options: []string{name}, Host: name, LocalUser: name, Errors: []string{name},
+		Targets: []*historypb.Build_Target{{Label: name, State: historypb.Build_FAILED, Message: name}},
+	}}
+	b.scheduler.ended = []*historypb.Record{r, build}
+	for _, path := range []string{"/history", "/history?show=builds", "/operations/1234", "/builds/build-1"} {
+		page := b.get(path, 200)
+		if strings.ContainsAny(page, "\u202e\u200b\u3164") {
+			t.Errorf("%s has a character that is not seen:\n%s", path, page)
+		}
+		if !strings.Contains(strings.ReplaceAll(page, "<wbr>", ""), "a[U+202E]b[U+200B][U+3164]") {
+			t.Errorf("%s has no name:\n%s", path, page)
+		}
+	}
+}

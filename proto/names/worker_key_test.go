@@ -30,7 +30,7 @@ func FuzzWorkerKey(f *testing.F) {
 		if err := json.Unmarshal(want, &decoded); err != nil {
 			t.Fatal(err)
 		}
-		if machine, position := Machine("acme/" + string(want)); machine != Pairs(WithoutPosition(decoded)) || position != Position(decoded) {
+		if machine, position := Machine("acme/" + string(want)); machine != pairs(WithoutPosition(decoded), func(value string) string { return value }) || position != Position(decoded) {
 			t.Errorf("the machine of %s is %q, its position %q", want, machine, position)
 		}
 	})

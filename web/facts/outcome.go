@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 
-	"github.com/forerunner-build/forerunner/bounded"
+	"github.com/forerunner-build/forerunner/printable"
 	historypb "github.com/forerunner-build/forerunner/proto/history"
 	"github.com/forerunner-build/forerunner/web/text"
 )
@@ -24,15 +24,12 @@ func Outcome(r *historypb.Record) string {
 	return OutcomeName(r.GetOutcome())
 }
 
-// maxName limits the name of an operation in a list, in bytes.
-const maxName = 100
-
 // Name returns the name of an operation in a list: its target or, if it has none, its command.
 func Name(r *historypb.Record) string {
 	if r.GetTarget() != "" {
 		return r.GetTarget()
 	}
-	return cmp.Or(bounded.Text(strings.ReplaceAll(text.Command(r.GetArguments()), "\n", " "), maxName), text.Short(r.GetAction()))
+	return cmp.Or(printable.Brief(r.GetArguments()), text.Short(r.GetAction()))
 }
 
 // OutcomeName returns the name of an outcome.
