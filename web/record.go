@@ -126,7 +126,7 @@ func verdictOf(r *historypb.Record) string {
 	case historypb.Outcome_TIMED_OUT:
 		return "Failed: it exceeded its timeout"
 	case historypb.Outcome_FAILED:
-		return "Failed: " + facts.Exit(r.GetExitCode())
+		return "Failed: " + facts.Exit(r)
 	}
 	return "Failed without a result: " + facts.Outcome(r)
 }

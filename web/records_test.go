@@ -81,7 +81,7 @@ func TestRecordPage(t *testing.T) {
 	r := failed(b)
 	b.scheduler.ended = []*historypb.Record{r}
 	page := b.get("/operations/1234", 200)
-	expect(t, page, "Failed: exit code 139: ended by SIGSEGV", `<span class="term-fg31">error:</span> &lt;b&gt;no`, "such thing",
+	expect(t, page, "Failed: exit code 139, as a shell reports SIGSEGV", `<span class="term-fg31">error:</span> &lt;b&gt;no`, "such thing",
 		"cd sub &amp;&amp; env -i &#39;A=$x&#39; cc -o &#39;a b&#39;", `href="/builds/build-1"`, `href="/workers?pattern=host%3Dw1"`,
 		`download>bin/a.o</a>`, "and 2 more", "attempt 2")
 	if strings.Index(page, "Standard error") > strings.Index(page, "<dt>Worker") {
@@ -128,7 +128,7 @@ func TestHistoryPage(t *testing.T) {
 	b := newBrowser(t, false)
 	expect(t, b.get("/history", 200), "No operation of this kind has ended")
 	b.scheduler.ended = []*historypb.Record{failed(b)}
-	expect(t, b.get("/history?show=failed&q=user%3Dann+//a:+b", 200), "//a:b", "exit code 139: ended by SIGSEGV", "2030-01-02 03:04:05 UTC", `value="user=ann //a: b"`)
+	expect(t, b.get("/history?show=failed&q=user%3Dann+//a:+b", 200), "//a:b", "exit code 139, as a shell reports SIGSEGV", "2030-01-02 03:04:05 UTC", `value="user=ann //a: b"`)
 	if told := b.scheduler.told; told[len(told)-1] != `records map[user:ann] "//a: b" [FAILED ERROR OUT_OF_MEMORY TIMED_OUT] false` {
 		t.Errorf("asked %q", told)
 	}
