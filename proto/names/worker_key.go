@@ -53,7 +53,8 @@ func isPlain(s string) bool {
 // other text is returned as it is.
 func Machine(key string) (machine, position string) {
 	text := key[max(strings.IndexByte(key, '{'), 0):]
-	if pairs, ok := strings.CutPrefix(text, `{"`); ok && strings.HasSuffix(pairs, `"}`) && !strings.Contains(pairs, `\`) {
+	if pairs, ok := strings.CutPrefix(text, `{"`); ok && strings.HasSuffix(pairs, `"}`) && !strings.Contains(pairs, `\`) &&
+		!strings.Contains(pairs, `",",`) && !strings.HasSuffix(pairs, `":","}`) { // no name or value is a comma
 		// Each quotation mark is around a name or a value. A search reads the keys of many workers, so
 		// this replaces encoding/json at less cost.
 		b := make([]byte, 0, len(text))

@@ -14,6 +14,8 @@ func FuzzWorkerKey(f *testing.F) {
 	f.Add("", "", "name", "\x7f\n")
 	f.Add(PositionKey, "7", "a!", "x,y=z")
 	f.Add("a", "", ThreadKey, "{}")
+	f.Add("a", ",", "b", "x")
+	f.Add("z", ",", ",", ",")
 	f.Fuzz(func(t *testing.T, name1, value1, name2, value2 string) {
 		id := map[string]string{name1: value1, name2: value2, "pool": "a b"}
 		want, err := json.Marshal(id)
