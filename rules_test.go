@@ -35,6 +35,7 @@ var floors = map[string]int{
 	"logline":                0,
 	"paths":                  0,
 	"pause":                  0,
+	"printable":              0,
 	"refusal":                0,
 	"secrets":                0,
 	"settings":               0,

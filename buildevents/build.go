@@ -35,6 +35,7 @@ type build struct {
 	instance string // the instance name for execution, from the build tool
 	left     int    // bytes that lists may still grow by
 	tests    map[string]*test
+	isUrgent bool // it has changed in what people look for: it is written within a second
 }
 
 // resumed continues from the last record of a build; nil: there is none.
@@ -76,9 +77,9 @@ func (b *build) take(e *bazel.BuildEvent) {
 		for _, item := range p.WorkspaceStatus.GetItem() {
 			switch item.GetKey() {
 			case "BUILD_USER":
-				b.LocalUser = b.text(item.GetValue(), maxLabel)
+				b.LocalUser, b.isUrgent = b.text(item.GetValue(), maxLabel), true
 			case "BUILD_HOST":
-				b.Host = b.text(item.GetValue(), maxLabel)
+				b.Host, b.isUrgent = b.text(item.GetValue(), maxLabel), true
 			}
 		}
 	case *bazel.BuildEvent_Progress:
@@ -118,7 +119,7 @@ func (b *build) wants(id *bazel.BuildEventId) {
 	}
 	for _, pattern := range id.GetPattern().GetPattern() {
 		if len(b.Patterns) < maxTargets && b.fits(pattern, maxLabel) {
-			b.Patterns = append(b.Patterns, bounded.Text(pattern, maxLabel))
+			b.Patterns, b.isUrgent = append(b.Patterns, bounded.Text(pattern, maxLabel)), true
 		}
 	}
 }
@@ -146,7 +147,7 @@ func (b *build) fits(s string, most int) bool {
 func (b *build) start(m *bazel.BuildStarted) {
 	b.Command, b.Version = b.text(m.GetCommand(), maxLabel), b.text(m.GetBuildToolVersion(), maxLabel)
 	b.Workspace = b.text(m.GetWorkspaceDirectory(), maxLabel)
-	b.Started = timeOf(m.GetStartTime(), m.GetStartTimeMillis())
+	b.Started, b.isUrgent = timeOf(m.GetStartTime(), m.GetStartTimeMillis()), true
 }
 
 // timeOf is the time that newer or older versions send.
@@ -174,7 +175,7 @@ func (b *build) options(typed, all []string) {
 		if bytes += len(o); bytes > maxOptions || !b.fits(o, maxOption) {
 			break
 		}
-		b.Options = append(b.Options, o)
+		b.Options, b.isUrgent = append(b.Options, o), true
 	}
 }
 
@@ -193,7 +194,7 @@ func (b *build) printed(stderr string) {
 
 func (b *build) fail(text string) {
 	if text = bounded.Text(text, maxMessage); len(b.Errors) < maxErrors && b.fits(text, maxMessage) {
-		b.Errors = append(b.Errors, text)
+		b.Errors, b.isUrgent = append(b.Errors, text), true
 	}
 }
 
@@ -229,6 +230,7 @@ func (b *build) addTarget(label string, state historypb.Build_State, message str
 	}
 	if len(b.Targets) < maxTargets && b.fits(t.Label+t.Message, maxLabel+maxMessage) {
 		b.Targets = append(b.Targets, t)
+		b.isUrgent = b.isUrgent || state == historypb.Build_FAILED
 	}
 }
 
@@ -275,12 +277,12 @@ func (b *build) action(label string, m *bazel.ActionExecuted) {
 		}
 	}
 	if b.fits("", 0) {
-		b.FailedActions = append(b.FailedActions, a)
+		b.FailedActions, b.isUrgent = append(b.FailedActions, a), true
 	}
 }
 
 func (b *build) finish(m *bazel.BuildFinished) {
-	b.Finished = timeOf(m.GetFinishTime(), m.GetFinishTimeMillis())
+	b.Finished, b.isUrgent = timeOf(m.GetFinishTime(), m.GetFinishTimeMillis()), true
 	if b.Finished == nil {
 		b.Finished = timestamppb.Now()
 	}

@@ -25,12 +25,15 @@ type live struct {
 	project string
 	build   *build
 	changed bool // since it was kept
+	// written is the time of the last write, wait how long after it counts and successes are written.
+	written time.Time
 	wait    time.Duration
 	timer   *time.Timer // until it is written; nil: nothing has changed
+	due     time.Time   // of the timer
 }
 
 func newLive(s *Service, k key, b *build) *live {
-	return &live{key: k, service: s, build: b, wait: firstWrite}
+	return &live{key: k, service: s, build: b}
 }
 
 // join makes the stream that publishes the build, from the event with this number on.
@@ -69,15 +72,33 @@ func (l *live) take(in *stream, n int64, e *publish.BuildEvent) bool {
 			}
 		}
 	case *publish.BuildEvent_ComponentStreamFinished:
-		l.build.Ended = true
+		l.build.Ended, l.build.isUrgent = true, true
 	}
 	l.service.events.WithLabelValues(result).Inc()
 	l.changed = true
-	if l.timer == nil {
-		l.timer = time.AfterFunc(l.wait, l.tick)
-		l.wait = min(max(2*l.wait, nextWrite), lastWrite)
-	}
+	l.scheduleLocked()
 	return true
+}
+
+// scheduleLocked sets the timer for the next write.
+func (l *live) scheduleLocked() {
+	now, wait := time.Now(), l.wait
+	if l.build.isUrgent {
+		wait = leastWait
+	}
+	due := now.Add(gather)
+	if next := l.written.Add(wait); next.After(due) {
+		due = next
+	}
+	switch {
+	case l.timer == nil:
+		l.timer = time.AfterFunc(due.Sub(now), l.tick)
+	case due.Before(l.due):
+		l.timer.Reset(due.Sub(now))
+	default:
+		return
+	}
+	l.due = due
 }
 
 // tick writes changes.
@@ -120,6 +141,8 @@ func (l *live) writeLocked() {
 		r.Target = b.GetPatterns()[0]
 	}
 	l.changed = !l.service.store.AddBuild(r, auth.CallerOf(l.owner.ctx))
+	l.build.isUrgent = false
+	l.written, l.wait = time.Now(), max(leastWait, time.Duration(proto.Size(r.GetBuild()))*time.Second/bytesPerSecond)
 }
 
 // instanceLocked is the instance name of the build: the one from the client, if its user may

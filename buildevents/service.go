@@ -232,7 +232,9 @@ func decoded(packed *anypb.Any) (e *bazel.BuildEvent, isTooLarge bool) {
 	return e, false
 }
 
-// Writes of a build that is published begin after firstWrite, with its command and user, which come
-// first: they are not lost when the scheduler is killed. The next comes after nextWrite, and the
-// others ever more seldom, but no later than lastWrite.
-const firstWrite, nextWrite, lastWrite = 250 * time.Millisecond, 2 * time.Second, 2 * time.Minute
+// A build that is published is written when it has changed: what people look for (its command, user
+// and patterns, failures, and its end) gather after the event and leastWait after the last write.
+// With the interval of package history, a scheduler that is killed loses at most a second of it.
+// Counts, and targets and tests without a failure, may wait longer, so that a build of any size
+// adds at most bytesPerSecond to the records.
+const gather, leastWait, bytesPerSecond = 250 * time.Millisecond, 500 * time.Millisecond, 4 << 10

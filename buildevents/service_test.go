@@ -7,6 +7,7 @@ import (
 	"io"
 	"maps"
 	"math/rand/v2"
+	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -457,34 +458,112 @@ func TestFloodOfBuilds(t *testing.T) {
 	})
 }
 
-// TestWrites has a build that runs for an hour. Its beginning must be found at once and its state
-// soon, but must not be written for each event.
+// TestWrites has a build of many targets that runs for an hour. Its beginning must be found at once
+// and its state soon, but its records must not grow faster than they may.
 func TestWrites(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := newStore(t, "")
 		c := open(t, New(store, nil))
+		var written int64
 		for n := range int64(3600) {
-			if _, err := c.send(n+1, target("//a", true)); err != nil {
+			if _, err := c.send(n+1, target(fmt.Sprintf("//%d:%s", n, strings.Repeat("x", 200)), true)); err != nil {
 				t.Fatal(err)
 			}
 			time.Sleep(time.Second)
 			synctest.Wait()
-			if n == 0 && len(kept(t, store)) != 1 {
-				t.Error("after 1 s there is nothing")
+			b := kept(t, store)
+			if len(b) != 1 {
+				t.Fatalf("after %d s there are %d builds", n+1, len(b))
 			}
-			if n == 5 {
-				if b := kept(t, store); len(b) != 1 || b[0].GetBuild().GetTargetsBuilt() < 2 {
-					t.Errorf("after 5 s there are %v", b)
-				}
+			build := b[0].GetBuild()
+			if behind := n + 1 - int64(build.GetTargetsBuilt()); behind > maxBuild/bytesPerSecond+1 || n < 10 && behind > 1 {
+				t.Errorf("after %d s the last %d targets are not written", n+1, behind)
+			}
+			if build.GetLastEvent() == n+1 {
+				written += int64(proto.Size(build))
 			}
 		}
-		if n := store.Stats().Records; n < 30 || n > 50 {
-			t.Errorf("%d records are written in an hour", n)
+		if written > 3600*bytesPerSecond*5/4 {
+			t.Errorf("%d bytes are written in an hour", written)
 		}
 		_ = c.end(nil)
 		if b := kept(t, store); len(b) != 1 || b[0].GetBuild().GetTargetsBuilt() != 3600 {
 			t.Errorf("at the end there are %v", b)
 		}
+		_ = store.Close()
+	})
+}
+
+// TestSchedulerThatIsKilled kills the scheduler a second after each kind of event that people look
+// for, in a build whose record is so large that it is not written each second. The files must have
+// the event.
+func TestSchedulerThatIsKilled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		folder := t.TempDir()
+		store := newStore(t, folder)
+		ctx, stop := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { defer close(done); store.Run(ctx) }()
+		c := open(t, New(store, nil))
+		n := int64(0)
+		send := func(e *bazel.BuildEvent) {
+			t.Helper()
+			n++
+			if _, err := c.send(n, e); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for i := range 100 {
+			send(target(fmt.Sprintf("//%d:%s", i, strings.Repeat("x", 200)), true))
+			time.Sleep(10 * time.Millisecond)
+		}
+		for name, c := range map[string]struct {
+			event *bazel.BuildEvent
+			has   func(*historypb.Build) bool
+		}{
+			"options": {
+				&bazel.BuildEvent{Payload: &bazel.BuildEvent_OptionsParsed{OptionsParsed: &bazel.OptionsParsed{ExplicitCmdLine: []string{"--config=ci"}}}},
+				func(b *historypb.Build) bool { return slices.Equal(b.GetOptions(), []string{"--config=ci"}) },
+			},
+			"a failed target": {
+				target("//bad", false),
+				func(b *historypb.Build) bool { return b.GetTargetsFailed() == 1 },
+			},
+			"a failed attempt": {
+				result("//flaky", 1, bazel.TestStatus_FAILED),
+				func(b *historypb.Build) bool {
+					return slices.ContainsFunc(b.GetTests(), func(t *historypb.Build_Test) bool { return t.GetLabel() == "//flaky" })
+				},
+			},
+			"a failed test": {
+				summary("//bad_test", bazel.TestStatus_TIMEOUT),
+				func(b *historypb.Build) bool { return b.GetTestsFailed() == 1 },
+			},
+			"an error": {
+				&bazel.BuildEvent{Payload: &bazel.BuildEvent_Progress{Progress: &bazel.Progress{Stderr: "ERROR: no space"}}},
+				func(b *historypb.Build) bool { return slices.Equal(b.GetErrors(), []string{"ERROR: no space"}) },
+			},
+			"a failed action": {
+				&bazel.BuildEvent{Payload: &bazel.BuildEvent_Action{Action: &bazel.ActionExecuted{Type: "CppCompile", ExitCode: 1}}},
+				func(b *historypb.Build) bool { return len(b.GetFailedActions()) == 1 },
+			},
+		} {
+			send(c.event)
+			time.Sleep(time.Second)
+			synctest.Wait()
+			killed := t.TempDir()
+			if err := os.CopyFS(killed, os.DirFS(folder)); err != nil {
+				t.Fatal(err)
+			}
+			left := newStore(t, killed)
+			if b := kept(t, left); len(b) != 1 || !c.has(b[0].GetBuild()) {
+				t.Errorf("a second after %s a killed scheduler has lost it", name)
+			}
+			_ = left.Close()
+		}
+		_ = c.end(nil)
+		stop()
+		<-done
 		_ = store.Close()
 	})
 }

@@ -55,6 +55,7 @@ func (b *build) attempt(id *bazel.BuildEventId_TestResultId, m *bazel.TestResult
 	had := b.left
 	defer func() { t.taken += had - b.left }()
 	t.Attempts++
+	b.isUrgent = b.isUrgent || !passed && len(t.GetLogs()) < maxLogs
 	if m.GetCachedLocally() || m.GetExecutionInfo().GetCachedRemotely() {
 		t.Cached++
 	}
@@ -86,6 +87,7 @@ func (b *build) summary(label string, m *bazel.TestSummary) {
 		b.TestsFailed++
 	}
 	if t := b.test(label, passed); t != nil {
+		b.isUrgent = b.isUrgent || !passed && t.GetStatus() != status.String()
 		t.Status, t.Attempts = status.String(), max(t.GetAttempts(), m.GetTotalRunCount())
 		t.Cached = max(t.GetCached(), m.GetTotalNumCached())
 	}

@@ -10,6 +10,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strconv"
 	"strings"
 	"testing"
@@ -19,6 +20,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/auth/certtest"
 	"github.com/forerunner-build/forerunner/test/programs"
+	"github.com/forerunner-build/forerunner/web"
 )
 
 const (
@@ -194,6 +196,29 @@ func (s *stage) run(b block, dir string) {
 		script = "forerunner-scheduler --listen 10.0.0.9:8980 --insecure-listen --http=\n" + script
 	}
 	s.script(dir, alone, "export SERVERS="+folder+" FORERUNNER_INSECURE_LISTEN=true\n"+script)
+	if b.page == quickStart && strings.Contains(script, "forerunner up ") {
+		s.sameLines(dir, folder, alone)
+	}
+}
+
+// sameLines compares the lines for .bazelrc that a new farm prints, and those of its first page,
+// with those on the pages, which web.TestBazelrc compares with the same function.
+func (s *stage) sameLines(dir, servers string, alone network) {
+	s.Helper()
+	want := web.Bazelrc("grpc://127.0.0.1:8980", "http://127.0.0.1:8981/", runtime.NumCPU())
+	logs, err := filepath.Glob(filepath.Join(servers, "forerunner-*", "log"))
+	if err != nil || len(logs) != 1 {
+		s.Fatalf("logs %q, %v", logs, err)
+	}
+	printed, err := os.ReadFile(logs[0])
+	s.must(err)
+	page, err := s.output(dir, alone, "curl -sS http://127.0.0.1:8981/")
+	s.must(err)
+	for what, text := range map[string]string{"the program": string(printed), "the page": page} {
+		if !strings.Contains(text, want) {
+			s.Errorf("%s has not the lines\n%sbut\n%s", what, want, text)
+		}
+	}
 }
 
 // redis starts a Redis.

@@ -30,6 +30,10 @@ func (s *Scheduler) pages(sched *scheduler.Server, storage *storage.Opened, kept
 	if err != nil {
 		return nil, err
 	}
+	slots := 0
+	if s.joined != nil {
+		slots = s.joined.slots
+	}
 	host, _, err := net.SplitHostPort(s.HTTP)
 	return web.New(web.Options{
 		Scheduler:  sched.Admin(),
@@ -44,6 +48,7 @@ func (s *Scheduler) pages(sched *scheduler.Server, storage *storage.Opened, kept
 		Login:    c.logins,
 		Address:  address,
 		Pages:    s.Pages(),
+		Slots:    slots,
 		Memory:   memory,
 		ReadOnly: c.protect.Guard == nil && (err != nil || !dial.IsLoopback(host)),
 		Logger:   s.Logger,

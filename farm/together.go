@@ -38,7 +38,8 @@ type joined struct {
 	sockets *serve.InProcess     // its connections, without
 	metrics *prometheus.Registry // of the worker
 	ready   *serve.Readiness     // of both
-	unboxed bool                 // it has no sandbox: callers can act as the user of this process
+	slots   int
+	unboxed bool // it has no sandbox: callers can act as the user of this process
 	worker  atomic.Pointer[worker.Worker]
 	storage *scrub.Store // also the worker's store; nil: the worker has one of its own
 }
@@ -49,7 +50,7 @@ func (s *Scheduler) Join(started *Started, settings Together) {
 	w := started.w
 	j := &joined{
 		Together: settings, direct: &serve.Direct{}, sockets: serve.NewInProcess(),
-		metrics: prometheus.NewRegistry(), ready: &serve.Readiness{},
+		metrics: prometheus.NewRegistry(), ready: &serve.Readiness{}, slots: w.Slots,
 		unboxed: started.isolation.sandbox == nil,
 	}
 	s.joined, w.joined = j, j

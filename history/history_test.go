@@ -519,3 +519,65 @@ func TestReaderKeepsItsBlock(t *testing.T) {
 		t.Errorf("it became %v: %v", r, err)
 	}
 }
+
+// TestCommandsInPlaceOfTargets: an operation without a target is found by its command line as lists
+// show it, in memory, in files and after a restart, and as one without a target.
+func TestCommandsInPlaceOfTargets(t *testing.T) {
+	folder := t.TempDir()
+	s := open(t, folder, Options{})
+	at := func(i int64) *timestamppb.Timestamp { return timestamppb.New(time.UnixMilli(1e12 + i)) }
+	s.Add(&historypb.Record{Operation: "operations/1", Ended: at(1), Target: "//a:gcc"})
+	s.Add(&historypb.Record{Operation: "operations/2", Ended: at(2), Arguments: []string{"/usr/bin/gcc", "-o", "my hello", "hello.c"}})
+	s.Add(&historypb.Record{Operation: "operations/3", Ended: at(3), Arguments: []string{"sh", "-c", "x\ny\u202e"}})
+	s.Add(&historypb.Record{Operation: "operations/4", Ended: at(4)})
+	names := func(q Query) (list string) {
+		q.Limit = 10
+		for _, r := range find(t, s, q) {
+			list += strings.TrimPrefix(r.GetOperation(), "operations/")
+		}
+		return list
+	}
+	check := func(when string) {
+		t.Helper()
+		for text, want := range map[string]string{"gcc": "21", "GCC -o 'my": "2", "hello.c": "2", "sh -c $'x y\\342": "3", "[U+": "", "x": "3"} {
+			if got := names(Query{Text: text}); got != want {
+				t.Errorf("%s: the text %q finds %q, want %q", when, text, got, want)
+			}
+		}
+		for glob, want := range map[string]string{"*gcc*": "21", "/usr/bin/gcc*": "2", "//a:gcc": "1", "": "432", "*": "4321"} {
+			if got := names(Query{Where: map[Field]string{Target: glob}}); got != want {
+				t.Errorf("%s: the target %q finds %q, want %q", when, glob, got, want)
+			}
+		}
+	}
+	check("in memory")
+	s.Flush()
+	check("in a file")
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	s = open(t, folder, Options{})
+	check("with an index")
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	indexes, err := filepath.Glob(filepath.Join(folder, "*"+indexSuffix))
+	if err != nil || len(indexes) != 1 || os.Remove(indexes[0]) != nil {
+		t.Fatal(indexes, err)
+	}
+	s = open(t, folder, Options{})
+	defer s.Close()
+	check("after a crash")
+}
+
+// TestNamesAsShown: a name with characters that are not seen is found by what lists show.
+func TestNamesAsShown(t *testing.T) {
+	s := open(t, "", Options{})
+	s.Add(&historypb.Record{Operation: "operations/1", Target: "//a\u202eb", User: "ann\u200b", Ended: timestamppb.Now()})
+	for _, q := range []Query{{Text: "a[U+202E]B"}, {Where: map[Field]string{Target: "//a[U+202E]b"}}, {Where: map[Field]string{User: "ann[U+200B]"}}, {Text: "a\u202e"}} {
+		q.Limit = 10
+		if n := len(find(t, s, q)); n != 1 {
+			t.Errorf("%+v finds %d", q, n)
+		}
+	}
+}

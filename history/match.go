@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/forerunner-build/forerunner/printable"
 	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/proto/pattern"
 )
@@ -127,7 +128,12 @@ func (m *matcher) fit(f Field, glob string) (err error) {
 		return nil
 	}
 	if !m.q.Builds {
-		m.fits[f], err = globbed(m.shown(f), glob)
+		m.fits[f], err = globbed(m.shown(f, glob), glob)
+		for i, s := range m.x.tables[f] {
+			if f == Target && glob == "" && strings.HasPrefix(s, commandMark) {
+				m.fits[f][i] = true // it has no target
+			}
+		}
 		return err
 	}
 	if m.fits[f], err = globbedBuilds(f, m.x.tables[f], glob); err != nil || f != User {
@@ -140,10 +146,30 @@ func (m *matcher) fit(f Field, glob string) (err error) {
 	return err
 }
 
-// shown returns the texts of a field as lists show them.
-func (m *matcher) shown(f Field) []string {
+// shown returns the texts of a field as lists show them. Characters that are not seen are replaced
+// only if what is wanted has one.
+func (m *matcher) shown(f Field, wanted string) []string {
+	list := m.named(f)
+	if !strings.Contains(strings.ToUpper(wanted), printable.Mark) {
+		return list
+	}
+	list = slices.Clone(list)
+	for i, s := range list {
+		list[i] = printable.Name(s)
+	}
+	return list
+}
+
+// named returns the texts of a field with the names of workers and the commands of operations
+// without a target.
+func (m *matcher) named(f Field) []string {
 	table := m.x.tables[f]
-	if f != Worker || m.q.Builds {
+	switch {
+	case m.q.Builds:
+		return table
+	case f == Target:
+		return withCommands(table)
+	case f != Worker:
 		return table
 	}
 	machines := make([]string, len(table))
@@ -151,6 +177,20 @@ func (m *matcher) shown(f Field) []string {
 		machines[i], _ = names.Machine(key)
 	}
 	return machines
+}
+
+// withCommands returns texts of Target without commandMark.
+func withCommands(table []string) []string {
+	shared := table
+	for i, s := range table {
+		if command, ok := strings.CutPrefix(s, commandMark); ok {
+			if &shared[0] == &table[0] {
+				table = slices.Clone(table)
+			}
+			table[i] = command
+		}
+	}
+	return table
 }
 
 // begin returns the row before which a page begins. It also notes the builds that earlier pages
@@ -182,7 +222,7 @@ func (m *matcher) prepareText() error {
 			return err
 		}
 		m.text[f] = make([]bool, len(m.x.tables[f]))
-		for i, s := range m.shown(f) {
+		for i, s := range m.shown(f, text) {
 			m.text[f][i] = strings.Contains(strings.ToLower(s), text)
 		}
 	}

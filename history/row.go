@@ -4,10 +4,12 @@ import (
 	"math"
 	"time"
 
+	"github.com/forerunner-build/forerunner/printable"
 	historypb "github.com/forerunner-build/forerunner/proto/history"
 )
 
-// A Field is a text by which a search finds records. For a build, Target has its patterns and the
+// A Field is a text by which a search finds records. An operation without a target has the beginning
+// of its command line in its place. For a build, Target has its patterns and the
 // targets and tests that failed, Mnemonic the command, User also the user that the build tool
 // reports, and Worker the host or user@host where the build ran.
 type Field int
@@ -55,6 +57,7 @@ func rowOf(r *historypb.Record) *Row {
 			User: r.GetUser(), Invocation: r.GetInvocation(), Worker: r.GetWorker(),
 		},
 	}
+	row.NameBy(r.GetArguments())
 	if r.GetStarted() != nil {
 		row.Took = r.GetEnded().AsTime().Sub(r.GetStarted().AsTime())
 	}
@@ -63,6 +66,17 @@ func rowOf(r *historypb.Record) *Row {
 		row.Texts[Target], row.Texts[Worker] = targetsOf(b), originOf(b)
 	}
 	return row
+}
+
+// commandMark begins the text of Target of an operation that has no target: its command line
+// follows, as lists show it.
+const commandMark = "\n"
+
+// NameBy lets an operation without a target be found by its command line, as lists show it.
+func (r *Row) NameBy(arguments []string) {
+	if r.Texts[Target] == "" && len(arguments) > 0 {
+		r.Texts[Target] = commandMark + printable.Brief(arguments)
+	}
 }
 
 // took returns the duration of the last run in milliseconds.

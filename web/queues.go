@@ -18,8 +18,9 @@ import (
 type queuePages struct {
 	*answers.Source
 	plots *plots.Plots
-	// address and pages are from Options; used is set once the farm has been used.
+	// address, pages and slots are from Options; used is set once the farm has been used.
 	address, pages string
+	slots          int
 	used           atomic.Bool
 }
 

@@ -12,6 +12,7 @@ import (
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/printable"
 	"github.com/forerunner-build/forerunner/proto/admin"
 	historypb "github.com/forerunner-build/forerunner/proto/history"
 	"github.com/forerunner-build/forerunner/web/answers"
@@ -125,7 +126,7 @@ func verdictOf(r *historypb.Record) string {
 	case historypb.Outcome_TIMED_OUT:
 		return "Failed: it exceeded its timeout"
 	case historypb.Outcome_FAILED:
-		return "Failed: " + facts.Exit(r.GetExitCode())
+		return "Failed: " + facts.Exit(r)
 	}
 	return "Failed without a result: " + facts.Outcome(r)
 }
@@ -167,16 +168,16 @@ func (p *recordPages) again(ctx context.Context, r *historypb.Record) string {
 	}
 	var line strings.Builder
 	if dir := command.GetWorkingDirectory(); dir != "" {
-		fmt.Fprintf(&line, "cd %s && ", text.Command([]string{dir}))
+		fmt.Fprintf(&line, "cd %s && ", printable.Command([]string{dir}))
 	}
 	if env := command.GetEnvironmentVariables(); len(env) > 0 {
 		line.WriteString("env -i")
 		for _, e := range env {
-			fmt.Fprintf(&line, " %s", text.Command([]string{e.GetName() + "=" + e.GetValue()}))
+			fmt.Fprintf(&line, " %s", printable.Command([]string{e.GetName() + "=" + e.GetValue()}))
 		}
 		line.WriteString(" ")
 	}
-	line.WriteString(text.Command(command.GetArguments()))
+	line.WriteString(printable.Command(command.GetArguments()))
 	if len(command.GetArguments()) == len(r.GetArguments()) && r.GetArgumentsCut() {
 		line.WriteString(" # the rest of the command line is not known any more")
 	}

@@ -68,7 +68,7 @@ func RecordsOf(kind, typed string, since time.Duration) (*admin.ListRecordsReque
 	}
 	req.Text = strings.Join(words, " ")
 	if len(patterns) > 0 {
-		p, err := pattern.Parse(strings.Join(patterns, ","))
+		p, err := pattern.Parse(patterns...)
 		if err != nil {
 			return nil, err
 		}

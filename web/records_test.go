@@ -81,7 +81,7 @@ func TestRecordPage(t *testing.T) {
 	r := failed(b)
 	b.scheduler.ended = []*historypb.Record{r}
 	page := b.get("/operations/1234", 200)
-	expect(t, page, "Failed: exit code 139: ended by SIGSEGV", `<span class="term-fg31">error:</span> &lt;b&gt;no`, "such thing",
+	expect(t, page, "Failed: exit code 139, as a shell reports SIGSEGV", `<span class="term-fg31">error:</span> &lt;b&gt;no`, "such thing",
 		"cd sub &amp;&amp; env -i &#39;A=$x&#39; cc -o &#39;a b&#39;", `href="/builds/build-1"`, `href="/workers?pattern=host%3Dw1"`,
 		`download>bin/a.o</a>`, "and 2 more", "attempt 2")
 	if strings.Index(page, "Standard error") > strings.Index(page, "<dt>Worker") {
@@ -128,7 +128,7 @@ func TestHistoryPage(t *testing.T) {
 	b := newBrowser(t, false)
 	expect(t, b.get("/history", 200), "No operation of this kind has ended")
 	b.scheduler.ended = []*historypb.Record{failed(b)}
-	expect(t, b.get("/history?show=failed&q=user%3Dann+//a:+b", 200), "//a:b", "exit code 139: ended by SIGSEGV", "2030-01-02 03:04:05 UTC", `value="user=ann //a: b"`)
+	expect(t, b.get("/history?show=failed&q=user%3Dann+//a:+b", 200), "//a:b", "exit code 139, as a shell reports SIGSEGV", "2030-01-02 03:04:05 UTC", `value="user=ann //a: b"`)
 	if told := b.scheduler.told; told[len(told)-1] != `records map[user:ann] "//a: b" [FAILED ERROR OUT_OF_MEMORY TIMED_OUT] false` {
 		t.Errorf("asked %q", told)
 	}
@@ -309,4 +309,27 @@ func TestComparedRecord(t *testing.T) {
 	expect(t, b.get("/actions/sha256/"+now.GetAction()+"?instance=main", 200), `href="?compare=1&amp;instance=main#compared"`)
 	b.scheduler.ended = []*historypb.Record{now}
 	expect(t, b.get("/operations/1234?compare=1", 200), "No other run of //a:b (CppCompile) is known here")
+}
+
+// TestHiddenCharacters: whatever others chose as names, pages show each character of them.
+func TestHiddenCharacters(t *testing.T) {
+	b := newBrowser(t, false)
+	r := failed(b)
+	const name = "//a\u202eb\u200b\u3164"
+	r.Target, r.Mnemonic, r.User, r.Client, r.Invocation, r.InstanceName = name, name, name, name, name, name
+	r.Worker, r.Error, r.Message = `{"host":"`+name+`"}`, name, name
+	build := &historypb.Record{User: name, Invocation: "build-1", Build: &historypb.Build{
+		Command: "build", Patterns: []string{name}, Options: []string{name}, Host: name, LocalUser: name, Errors: []string{name},
+		Targets: []*historypb.Build_Target{{Label: name, State: historypb.Build_FAILED, Message: name}},
+	}}
+	b.scheduler.ended = []*historypb.Record{r, build}
+	for _, path := range []string{"/history", "/history?show=builds", "/operations/1234", "/builds/build-1"} {
+		page := b.get(path, 200)
+		if strings.ContainsAny(page, "\u202e\u200b\u3164") {
+			t.Errorf("%s has a character that is not seen:\n%s", path, page)
+		}
+		if !strings.Contains(strings.ReplaceAll(page, "<wbr>", ""), "a[U+202E]b[U+200B][U+3164]") {
+			t.Errorf("%s has no name:\n%s", path, page)
+		}
+	}
 }

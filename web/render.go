@@ -16,6 +16,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/auth"
 	"github.com/forerunner-build/forerunner/auth/login"
+	"github.com/forerunner-build/forerunner/printable"
 )
 
 //go:embed templates static
@@ -106,7 +107,7 @@ func (p *renderer) whole(name string, v view) ([]byte, error) {
 	return p.execute(name, "layout.html", v)
 }
 
-// execute renders a part of the template of a page. Errors are gRPC statuses.
+// execute renders a part of the template of a page, with all characters of names visible. Errors are gRPC statuses.
 func (p *renderer) execute(name, part string, v view) ([]byte, error) {
 	b := page{most: p.budget.page}
 	err := p.templates[name].ExecuteTemplate(&b, part, v)
@@ -117,10 +118,14 @@ func (p *renderer) execute(name, part string, v view) ([]byte, error) {
 		p.logger.Error("page cannot be rendered", zap.String("page", name), zap.Error(err))
 		return nil, status.Error(codes.Internal, "this page cannot be shown: see the scheduler's log")
 	}
-	if b.Cap()-b.Len() > usualAnswer { // the page stays in memory until it is read, so copy it out of a much larger buffer
-		return bytes.Clone(b.Bytes()), nil
+	html := printable.Page(b.Bytes())
+	if len(html) > b.most {
+		return nil, errLargePage
 	}
-	return b.Bytes(), nil
+	if b.Cap()-b.Len() > usualAnswer { // the page stays in memory until it is read, so copy it out of a much larger buffer
+		return bytes.Clone(html), nil
+	}
+	return html, nil
 }
 
 // write sends a page.

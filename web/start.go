@@ -12,24 +12,25 @@ import (
 	"github.com/forerunner-build/forerunner/proto/admin"
 )
 
+// leastJobs is a suitable --jobs of Bazel for a farm of a few machines: jobs that wait cost nothing.
+const leastJobs = 50
+
 // Bazelrc returns the lines of .bazelrc that make Bazel use a farm. executor is the address of the
-// scheduler, pages the URL of the pages (empty if unknown), jobs the number of concurrent actions.
-func Bazelrc(executor, pages string, jobs int) string {
+// scheduler, pages the URL of the pages (empty if unknown), slots those of the farm (0 if unknown).
+// README.md and QUICKSTART.md have the lines of a farm on one machine with up to 12 slots.
+func Bazelrc(executor, pages string, slots int) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "build --remote_executor=%s\n", executor)
 	b.WriteString("build --remote_timeout=3600\n" +
 		"build --remote_retries=20\n" +
 		"build --noremote_upload_local_results\n")
-	fmt.Fprintf(&b, "build --jobs=%d\n", jobs)
+	fmt.Fprintf(&b, "build --jobs=%d\n", max(leastJobs, 4*slots))
 	fmt.Fprintf(&b, "build --bes_backend=%s\n", executor)
 	if pages != "" {
 		fmt.Fprintf(&b, "build --bes_results_url=%sbuilds/\n", pages)
 	}
 	return b.String()
 }
-
-// customaryJobs is a suitable --jobs of Bazel for a farm of a few machines.
-const customaryJobs = 50
 
 // start returns the lines of .bazelrc for a farm that has never been used; empty if the farm has
 // been used.
@@ -55,7 +56,7 @@ func (p *queuePages) start(ctx context.Context, r *http.Request) string {
 		}
 		pages = scheme + r.Host + "/"
 	}
-	return Bazelrc(reachable(p.address, r.Host), pages, customaryJobs)
+	return Bazelrc(reachable(p.address, r.Host), pages, p.slots)
 }
 
 // reachable returns the address as the viewers of the pages can reach it: if the port is open on

@@ -10,7 +10,13 @@ import (
 
 // TestBazelrc compares the lines with those in the documentation.
 func TestBazelrc(t *testing.T) {
-	lines := Bazelrc("grpc://127.0.0.1:8980", "http://127.0.0.1:8981/", customaryJobs)
+	lines := Bazelrc("grpc://127.0.0.1:8980", "http://127.0.0.1:8981/", 0)
+	for slots, jobs := range map[int]string{1: "50", 12: "50", 64: "256"} {
+		want := strings.Replace(lines, "--jobs=50\n", "--jobs="+jobs+"\n", 1)
+		if got := Bazelrc("grpc://127.0.0.1:8980", "http://127.0.0.1:8981/", slots); got != want {
+			t.Errorf("with %d slots they are\n%swant\n%s", slots, got, want)
+		}
+	}
 	for _, page := range []string{"../README.md", "../docs/QUICKSTART.md"} {
 		text, err := os.ReadFile(page)
 		if err != nil {
@@ -20,7 +26,7 @@ func TestBazelrc(t *testing.T) {
 			t.Errorf("%s has other lines than\n%s", page, lines)
 		}
 	}
-	if lines := Bazelrc("grpc://h:1", "", 8); strings.Contains(lines, "results_url") || !strings.Contains(lines, "--jobs=8\n") {
+	if lines := Bazelrc("grpc://h:1", "", 0); strings.Contains(lines, "results_url") {
 		t.Errorf("without pages they are\n%s", lines)
 	}
 }
@@ -44,6 +50,13 @@ func TestStart(t *testing.T) {
 		}
 		b.scheduler.ended = nil
 	}
+}
+
+// TestStartOfOneMachine: the page of a farm in one process has the lines that its program prints.
+func TestStartOfOneMachine(t *testing.T) {
+	b := newBrowser(t, false)
+	b.change(func(o *Options) { o.Address, o.Pages, o.Slots = "grpc://127.0.0.1:8980", "http://127.0.0.1:8981/", 64 })
+	expect(t, b.get("/", 200), Bazelrc("grpc://127.0.0.1:8980", "http://127.0.0.1:8981/", 64))
 }
 
 func TestReachable(t *testing.T) {

@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/protobuf/types/known/timestamppb"
 
+	"github.com/forerunner-build/forerunner/printable"
 	"github.com/forerunner-build/forerunner/proto/admin"
 	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/proto/plural"
@@ -19,7 +20,7 @@ import (
 
 // functions are the functions of templates.
 var functions = template.FuncMap{
-	"ago": ago, "breakable": breakable, "buildPath": buildPath, "bytes": text.Bytes, "commandLine": commandLine, "count": text.Count, "dash": dash, "duration": text.Duration, "health": text.Health, "identity": names.Pairs, "more": more,
+	"ago": ago, "breakable": breakable, "buildPath": buildPath, "bytes": text.Bytes, "commandLine": commandLine, "count": text.Count, "dash": dash, "duration": text.Duration, "glob": printable.Glob, "health": text.Health, "identity": names.Pairs, "more": more,
 	"operationID": text.OperationID, "others": others, "percent": text.Percent, "platform": platform, "plural": noun, "runsPath": runsPath, "seconds": seconds, "short": short,
 	"state": stateText, "tracePath": tracePath, "worker": workerText, "workerPath": workerPath,
 }
@@ -103,7 +104,7 @@ func commandLine(args []string) template.HTML {
 		if i > 0 {
 			b.WriteByte(' ')
 		}
-		word := template.HTMLEscapeString(text.Command([]string{a}))
+		word := template.HTMLEscapeString(printable.Command([]string{a}))
 		if strings.Contains(a, "-") && len(a) <= maxWhole && !strings.ContainsAny(a, " \t\n") {
 			word = `<span class="whole">` + word + "</span>"
 		}

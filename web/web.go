@@ -40,6 +40,8 @@ type Options struct {
 	// shows no instructions. Pages is the URL of these pages, ending in a slash; empty:
 	// instructions use the viewer's address.
 	Address, Pages string
+	// Slots is the number of slots of a farm whose only worker is in this process; 0: unknown.
+	Slots int
 	// Memory is the memory limit of the program in bytes, of which large pages may use a part; 0:
 	// no limit.
 	Memory int64
@@ -74,7 +76,7 @@ func New(o Options) (*Site, error) {
 	from, kept := answers.New(o.Scheduler), plots.New(o.Figures, o.Farm, o.Logger)
 	s := &Site{
 		display: &display{renderer: rendered, viewers: intake.NewPermits(maxViewers)},
-		queues:  &queuePages{Source: from, plots: kept, address: o.Address, pages: o.Pages},
+		queues:  &queuePages{Source: from, plots: kept, address: o.Address, pages: o.Pages, slots: o.Slots},
 		sampler: plots.NewSampler(from, kept),
 		login:   &loginPages{rendered},
 		mux:     http.NewServeMux(), audiences: map[string]Audience{},

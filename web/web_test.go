@@ -42,7 +42,7 @@ func TestPages(t *testing.T) {
 		t.Errorf("asked %q", b.scheduler.told)
 	}
 	expect(t, b.get("/operations?pattern=nonsense", 400), "Invalid request")
-	expect(t, b.get("/workers", 200), "scrub 42 %, ends in 4 days", "50 GiB of 80 GiB", "321 blobs: 3 damaged; no scrub", "host=w,1,slot=0", "executing", "old-*", "page=more%26",
+	expect(t, b.get("/workers", 200), "scrub 42 %, ends in 4 days", "50 GiB of 80 GiB", "321 blobs: 3 damaged; no scrub", "host=w?1,slot=0", "executing", "old-*", "page=more%26",
 		">executing<", ">drained<", "1 of 6 slots busy", "1 action, 6 slots", "cdcdcdcdcdcd", " and 2 more", "30 GiB of 40 GiB", "75 % full", ">80 %<", "host=dead", "efefefefefef")
 	if n := strings.Count(b.get("/workers", 200), `action="/workers/drain"`); n != 1 {
 		t.Errorf("%d workers can be drained, want one of the two", n)
@@ -128,7 +128,7 @@ func TestForms(t *testing.T) {
 			t.Errorf("%s from %s: %d, want %d", c.path, c.origin, got, c.want)
 		}
 	}
-	if want := []string{"drain host=w,1,slot=0", "undrain host=old-*", "kill operation=" + operationOf}; !slices.Equal(b.scheduler.told, want) {
+	if want := []string{"drain host=w?1,slot=0", "undrain host=old-*", "kill operation=" + operationOf}; !slices.Equal(b.scheduler.told, want) {
 		t.Errorf("told %q, want %q", b.scheduler.told, want)
 	}
 }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	longrunningpb "cloud.google.com/go/longrunning/autogen/longrunningpb"
@@ -21,6 +20,7 @@ import (
 	"github.com/forerunner-build/forerunner/farm/dial"
 	"github.com/forerunner-build/forerunner/farm/flags"
 	"github.com/forerunner-build/forerunner/logline"
+	"github.com/forerunner-build/forerunner/printable"
 	"github.com/forerunner-build/forerunner/proto/admin"
 	"github.com/forerunner-build/forerunner/proto/pattern"
 	"github.com/forerunner-build/forerunner/settings"
@@ -116,11 +116,11 @@ func explained(err error, remote string) error {
 	case codes.Unavailable, codes.DeadlineExceeded:
 		return fmt.Errorf("no scheduler answers at %s: %s", remote, unreachable(s.Message()))
 	case codes.InvalidArgument: // a pattern, a name or a figure that the user has typed
-		return settings.Wrong("%s", printable(s.Message()))
+		return settings.Wrong("%s", printable.Lines(s.Message()))
 	case codes.Unimplemented:
 		return fmt.Errorf("%s is not a Forerunner scheduler: %s", remote, s.Message())
 	default:
-		return errors.New(printable(s.Message()))
+		return errors.New(printable.Lines(s.Message()))
 	}
 }
 
@@ -161,7 +161,7 @@ func printJSON(out io.Writer, value any) error {
 	if err != nil {
 		return err
 	}
-	_, err = fmt.Fprintf(out, "%s\n", inJSON(b))
+	_, err = fmt.Fprintf(out, "%s\n", printable.JSON(b))
 	return err
 }
 
@@ -170,7 +170,7 @@ func patternOf(args []string) (*admin.Pattern, error) {
 	if len(args) == 0 {
 		return nil, nil
 	}
-	p, err := pattern.Parse(strings.Join(args, ","))
+	p, err := pattern.Parse(args...)
 	if err != nil {
 		return nil, settings.Wrong("%w", err)
 	}

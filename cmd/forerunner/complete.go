@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/forerunner-build/forerunner/printable"
 	"github.com/forerunner-build/forerunner/proto/admin"
 	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/web/text"
@@ -30,7 +31,7 @@ func (v values) list(typed string) []cobra.Completion {
 	list := []cobra.Completion{}
 	for _, value := range slices.Sorted(maps.Keys(v)) {
 		if value != "" && strings.HasPrefix(value, typed) {
-			list = append(list, cobra.CompletionWithDesc(onOneLine(value), onOneLine(v[value])))
+			list = append(list, cobra.CompletionWithDesc(printable.Name(value), printable.Name(v[value])))
 		}
 	}
 	return list
@@ -146,7 +147,7 @@ func (a attributes) add(name, value string) {
 	if a[name] == nil {
 		a[name] = values{}
 	}
-	a[name][value] = ""
+	a[name][printable.Glob(value)] = ""
 }
 
 // completePattern continues the last part of a pattern: with the names there are or, behind one,

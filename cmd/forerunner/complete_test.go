@@ -59,7 +59,7 @@ func TestCompletion(t *testing.T) {
 		"stats a":                               "ab/7",
 		"profile x":                             "",
 		"queue kill o":                          "operations/1 operations/2 operation=",
-		"queue kill target=":                    "target=//a:b target=//b,c\ufffd",
+		"queue kill target=":                    "target=//a:b target=//b,c?",
 		"queue kill target=//a:b,":              "target=//a:b,action= target=//a:b,client= target=//a:b,correlated=",
 		"queue kill target=//a:b,target=":       "target=//a:b,target=//a:b",
 		"queue operations st":                   "stage=",

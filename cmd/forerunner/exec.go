@@ -28,6 +28,7 @@ import (
 	"github.com/forerunner-build/forerunner/farm/dial"
 	"github.com/forerunner-build/forerunner/farm/flags"
 	"github.com/forerunner-build/forerunner/logline"
+	"github.com/forerunner-build/forerunner/printable"
 	"github.com/forerunner-build/forerunner/settings"
 )
 
@@ -265,7 +266,7 @@ func (e *execution) finish(x *ended) error {
 		printRest(os.Stderr, "standard error", x.shown.stderr, x.stderr)
 	}
 	if x.Message != "" && !e.Quiet {
-		fmt.Fprintln(os.Stderr, printable(x.Message))
+		fmt.Fprintln(os.Stderr, printable.Lines(x.Message))
 	}
 	if x.Status != nil {
 		s := status.Convert(x.Status)

@@ -16,6 +16,7 @@ import (
 	casclient "github.com/forerunner-build/forerunner/cas/client"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/farm/dial"
+	"github.com/forerunner-build/forerunner/printable"
 	"github.com/forerunner-build/forerunner/proto/admin"
 	"github.com/forerunner-build/forerunner/proto/fsac"
 	historypb "github.com/forerunner-build/forerunner/proto/history"
@@ -137,10 +138,10 @@ func (c *adminCall) printExplanation(r *historypb.Record, e *comparison.Explanat
 	}
 	fmt.Fprintln(c.out)
 	for _, s := range e.Reasons {
-		fmt.Fprintln(c.out, onOneLine(s))
+		fmt.Fprintln(c.out, printable.Name(s))
 	}
 	if e.Problem != "" {
-		fmt.Fprintln(c.out, onOneLine(e.Problem))
+		fmt.Fprintln(c.out, printable.Name(e.Problem))
 	}
 	for _, k := range e.Kinds {
 		last := ""
@@ -149,7 +150,7 @@ func (c *adminCall) printExplanation(r *historypb.Record, e *comparison.Explanat
 		}
 		fmt.Fprintf(w, "\n%s\tOTHER RUN\tTHIS RUN%s\n", strings.ToUpper(k.Name), last)
 		for _, d := range k.List {
-			name, other, this := onOneLine(d.Name), onOneLine(d.Other), onOneLine(d.This)
+			name, other, this := printable.Name(d.Name), printable.Name(d.Other), printable.Name(d.This)
 			if k.IsInputs() {
 				fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", name, dash(shortInput(other)), dash(shortInput(this)), dash(string(d.Read)))
 			} else {

@@ -33,8 +33,8 @@ func historyCommand() *cobra.Command {
 		"history [TEXT | NAME=VALUE]...", "find completed operations",
 		"Lists completed operations, the latest first, for as long as the scheduler keeps records of them\n" +
 			"(--keep-records). TEXT is any part of a target, mnemonic, user, invocation, worker or instance name, or the\n" +
-			"beginning of an action's hash; NAME is action, instance, invocation, mnemonic, operation, target, user or worker,\n" +
-			"and in values \"*\" stands for any text.\n\n" +
+			"beginning of an action's hash. An operation without a target is found by its command line. NAME is action,\n" +
+			"instance, invocation, mnemonic, operation, target, user or worker, and in values \"*\" stands for any text.\n\n" +
 			"With --builds it lists builds whose events Bazel published (--bes_backend), and NAME is command, host, instance,\n" +
 			"invocation, target (that was to be built, or that failed) or user.",
 		"forerunner history --failed --since 1h\nforerunner history --since 26h --until 24h user=ann\nforerunner history 'target=//slow/*' mnemonic=TestRunner --slowest --limit 10\n" +

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/forerunner-build/forerunner/farm/flags"
+	"github.com/forerunner-build/forerunner/printable"
 	"github.com/forerunner-build/forerunner/runner"
 	"github.com/forerunner-build/forerunner/settings"
 	"github.com/forerunner-build/forerunner/vfs/mounts"
@@ -24,12 +25,12 @@ func main() {
 		os.Exit(int(exit))
 	}
 	if failed := (*exitError)(nil); errors.As(err, &failed) {
-		fmt.Fprintln(os.Stderr, "forerunner:", printable(err.Error()))
+		fmt.Fprintln(os.Stderr, "forerunner:", printable.Lines(err.Error()))
 		os.Exit(int(failed.code))
 	}
 	if err != nil {
 		if !flags.IsLogged(err) {
-			fmt.Fprintln(os.Stderr, "forerunner:", printable(err.Error()))
+			fmt.Fprintln(os.Stderr, "forerunner:", printable.Lines(err.Error()))
 		}
 		os.Exit(flags.ExitCode(err))
 	}

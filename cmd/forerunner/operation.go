@@ -18,6 +18,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/forerunner-build/forerunner/farm/flags"
+	"github.com/forerunner-build/forerunner/printable"
 	"github.com/forerunner-build/forerunner/proto/admin"
 	historypb "github.com/forerunner-build/forerunner/proto/history"
 	"github.com/forerunner-build/forerunner/proto/names"
@@ -76,7 +77,7 @@ func (c *adminCall) endedOperation(ctx context.Context, name string, otherwise f
 func printRecord(out io.Writer, r *historypb.Record) error {
 	result := facts.Outcome(r)
 	if r.GetError() != "" {
-		result += ": " + onOneLine(r.GetError())
+		result += ": " + printable.Name(r.GetError())
 	}
 	if err := printStreams(out, result, r.GetStderr(), r.GetStdout()); err != nil {
 		return err
@@ -86,7 +87,7 @@ func printRecord(out io.Writer, r *historypb.Record) error {
 		fmt.Fprintf(w, "%s\t%s\n", f.Name, f.Value)
 	}
 	if len(r.GetArguments()) > 0 {
-		line := onOneLine(text.Command(r.GetArguments()))
+		line := printable.Name(printable.Command(r.GetArguments()))
 		if r.GetArgumentsCut() {
 			line += " …"
 		}
@@ -104,7 +105,7 @@ func printStreams(out io.Writer, result string, stderr, stdout *historypb.Stream
 		name string
 		*historypb.Stream
 	}{{"standard error", stderr}, {"standard output", stdout}} {
-		switch raw := printable(escapes.ReplaceAllString(string(s.GetRaw()), "")); {
+		switch raw := printable.Lines(escapes.ReplaceAllString(string(s.GetRaw()), "")); {
 		case s.GetDigest() != "":
 			said += s.name + " is in the storage: " + s.GetDigest() + "\n\n"
 		case raw != "":

@@ -17,7 +17,7 @@ func TestPrintStreams(t *testing.T) {
 		want           string
 	}{
 		{nil, raw(""), "result: exit code 1\n\n"},
-		{raw("\x1b[31mno \x1b[0;1msuch file\x1b]0;title\n"), raw("a\nb"), "result: exit code 1\n\nstandard error:\nno such file\uFFFD]0;title\n\nstandard output:\na\nb\n\n"},
+		{raw("\x1b[31mno \x1b[0;1msuch file\x1b]0;title\n"), raw("a\nb"), "result: exit code 1\n\nstandard error:\nno such file[U+001B]]0;title\n\nstandard output:\na\nb\n\n"},
 		{&historypb.Stream{Digest: "ab/9000"}, nil, "result: exit code 1\n\nstandard error is in the storage: ab/9000\n\n"},
 	} {
 		var out strings.Builder

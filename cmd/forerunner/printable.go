@@ -3,74 +3,29 @@ package main
 import (
 	"bytes"
 	"context"
-	"fmt"
 	"io"
 	"regexp"
-	"strings"
-	"unicode"
-	"unicode/utf16"
-	"unicode/utf8"
 
 	"google.golang.org/grpc"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
+	"github.com/forerunner-build/forerunner/printable"
 	"github.com/forerunner-build/forerunner/web/text"
 )
 
 // Clients choose names of targets, users, invocations and more freely. On an operator's terminal
 // these names must not move the cursor, write the clipboard, or look like another line.
 
-// unprintable stands for a character that is not shown.
-const unprintable = '\uFFFD'
-
-// printable is text as terminals show it, in any number of lines.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if r == '\n' || r == '\t' || unicode.IsGraphic(r) {
-			return r
-		}
-		return unprintable
-	}, s)
-}
-
 // escapes are the sequences with which programs colour text and move the cursor.
 var escapes = regexp.MustCompile("\x1b\\[[0-?]*[ -/]*[@-~]")
-
-// onOneLine is printable text in one line and one column.
-func onOneLine(s string) string {
-	return strings.Map(func(r rune) rune {
-		if unicode.IsGraphic(r) {
-			return r
-		}
-		return unprintable
-	}, s)
-}
-
-// inJSON escapes unprintable characters of a JSON text. All of them are in its strings, except line
-// breaks.
-func inJSON(encoded []byte) []byte {
-	var b []byte
-	for _, r := range string(encoded) {
-		switch {
-		case r == '\n' || unicode.IsGraphic(r):
-			b = utf8.AppendRune(b, r)
-		case r <= 0xffff:
-			b = fmt.Appendf(b, `\u%04x`, r)
-		default:
-			high, low := utf16.EncodeRune(r)
-			b = fmt.Appendf(b, `\u%04x\u%04x`, high, low)
-		}
-	}
-	return b
-}
 
 // A printableWriter writes printable text. Each Write has whole characters.
 type printableWriter struct{ io.Writer }
 
 // Write implements io.Writer.
 func (w printableWriter) Write(b []byte) (int, error) {
-	_, err := io.Copy(w.Writer, bytes.NewReader([]byte(printable(string(b)))))
+	_, err := io.Copy(w.Writer, bytes.NewReader([]byte(printable.Lines(string(b)))))
 	if err != nil {
 		return 0, err
 	}
@@ -109,13 +64,19 @@ const workerField = "worker"
 // pageToken names the field of an answer that is for the next call, not for people.
 const pageToken = "next_page_token"
 
+// argumentsField names the fields with the words of a command line, which printable.Command escapes.
+const argumentsField = "arguments"
+
 // clean has all texts of a message that are for people be on one line, and workers be machines.
 func clean(m protoreflect.Message) {
 	change(m, func(name protoreflect.Name, s string) string {
-		if name == workerField {
+		switch name {
+		case argumentsField:
+			return s
+		case workerField:
 			s = text.Machine(s)
 		}
-		return onOneLine(s)
+		return printable.Name(s)
 	})
 }
 

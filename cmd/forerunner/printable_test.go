@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
+	"github.com/forerunner-build/forerunner/printable"
 	"github.com/forerunner-build/forerunner/proto/admin"
 	historypb "github.com/forerunner-build/forerunner/proto/history"
 	"github.com/forerunner-build/forerunner/web/comparison"
@@ -78,10 +79,10 @@ func TestHostileNames(t *testing.T) {
 		}
 	}
 	if m := (&admin.ListRecordsResponse{}); (printableConn{hostileConn{}, false}).Invoke(t.Context(), "", nil, m) != nil ||
-		m.GetRecords()[0].GetArguments()[0] != "x" || strings.Contains(m.GetRecords()[0].GetArguments()[1], "\n") {
+		m.GetRecords()[0].GetArguments()[1] != hostile || strings.Contains(m.GetRecords()[0].GetTarget(), "\n") {
 		t.Errorf("%v", m)
 	}
-	if got := printable("é\n\tx"); got != "é\n\tx" {
+	if got := printable.Lines("é\n\tx"); got != "é\n\tx" {
 		t.Errorf("%q", got)
 	}
 }
@@ -97,7 +98,7 @@ func TestJSONHasEveryText(t *testing.T) {
 	if printed, err := c.print(list); !printed || err != nil {
 		t.Fatal(printed, err)
 	}
-	if got := out.String(); printable(got) != got {
+	if got := out.String(); printable.Lines(got) != got {
 		t.Errorf("%q", got)
 	}
 	want, got := &admin.ListRecordsResponse{}, &admin.ListRecordsResponse{}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/client"
 	"github.com/forerunner-build/forerunner/logline"
+	"github.com/forerunner-build/forerunner/printable"
 	"github.com/forerunner-build/forerunner/proto/plural"
 	"github.com/forerunner-build/forerunner/web/comparison"
 	"github.com/forerunner-build/forerunner/web/text"
@@ -81,7 +82,7 @@ func (p *progress) ended(o *client.Outcome) {
 	case o.Cached:
 		fmt.Fprintln(p.out, "done: the result was in the action cache")
 	case m.GetWorker() != "":
-		fmt.Fprintf(p.out, "done: ran for %s on %s\n", text.Duration(ran), printable(text.Machine(m.GetWorker())))
+		fmt.Fprintf(p.out, "done: ran for %s on %s\n", text.Duration(ran), printable.Lines(text.Machine(m.GetWorker())))
 	default:
 		fmt.Fprintln(p.out, "done")
 	}

@@ -104,7 +104,7 @@ func upCommand() *cobra.Command {
 				pages := l.scheduler.Pages()
 				fmt.Fprintf(cmd.OutOrStdout(), "# The farm is up. For Bazel, put this into .bazelrc:\n%s"+
 					"# For one command: forerunner exec --remote %s --input DIR --output PATH -- CMD ARGS\n",
-					web.Bazelrc(address, pages, max(4*l.worker.Slots, 8)), address)
+					web.Bazelrc(address, pages, l.worker.Slots), address)
 				if pages != "" {
 					fmt.Fprintf(cmd.OutOrStdout(), "# Pages: %s\n", pages)
 				}

@@ -9,6 +9,7 @@ import (
 
 	"go.uber.org/zap/zapcore"
 
+	"github.com/forerunner-build/forerunner/printable"
 	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/proto/plural"
 	"github.com/forerunner-build/forerunner/web/text"
@@ -147,9 +148,9 @@ func (s *screen) sumUp() {
 func (s *screen) print(e zapcore.Entry, fields []zapcore.Field) error {
 	line := head(e.Time, e.Level, s)
 	if e.LoggerName != "" {
-		line += printable(e.LoggerName) + ": "
+		line += printable.Name(e.LoggerName) + ": "
 	}
-	line += e.Message
+	line += printable.Lines(e.Message)
 	for _, f := range fields {
 		for _, pair := range pairsOf(f) {
 			line += "  " + s.paint(dim, pair)

@@ -59,7 +59,7 @@ func TestActions(t *testing.T) {
 		"failed //a:b CppCompile 1.23s exit code 3 fetch 5ms foreseen 3/4",
 		"failed abababababab CppCompile 1.23s out of memory fetch 5ms foreseen 3/4",
 		"cancelled //a:b CppCompile 1.23s fetch 5ms foreseen 3/4",
-		"failed //a:b CppCompile 1.23s blob��[2J is away fetch 5ms foreseen 3/4",
+		"failed //a:b CppCompile 1.23s blob[U+000A][U+001B][2J is away fetch 5m…",
 		"cached //a:b",
 		"failed //a:b 1m0s exit code 4 waited 2s b-7",
 	} {

@@ -7,10 +7,10 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	"go.uber.org/zap/zapcore"
 
+	"github.com/forerunner-build/forerunner/printable"
 	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/web/text"
 )
@@ -52,8 +52,8 @@ func pairsOf(f zapcore.Field) (pairs []string) {
 			continue
 		}
 		value := textOf(v[name])
-		if value == "" || strings.ContainsAny(value, " \"=") && f.Type != zapcore.ErrorType || printable(value) != value {
-			value = strconv.Quote(value)
+		if value == "" || strings.ContainsAny(value, " \"=") && f.Type != zapcore.ErrorType || printable.Name(value) != value {
+			value = printable.Name(strconv.Quote(value))
 		}
 		pairs = append(pairs, name+"="+value)
 	}
@@ -72,14 +72,4 @@ func textOf(x any) string {
 		return names.Pairs(x)
 	}
 	return fmt.Sprint(x)
-}
-
-// printable has no character that moves the cursor.
-func printable(s string) string {
-	return strings.Map(func(r rune) rune {
-		if !unicode.IsPrint(r) {
-			return '�'
-		}
-		return r
-	}, s)
 }

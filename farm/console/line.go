@@ -7,6 +7,7 @@ import (
 	"time"
 	"unicode/utf8"
 
+	"github.com/forerunner-build/forerunner/printable"
 	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/web/text"
 )
@@ -113,8 +114,8 @@ func (l line) line(at time.Time, columns int) string {
 	if l.ran > 0 {
 		ran = text.Duration(l.ran)
 	}
-	whole := fmt.Sprintf("%s %-9s %s %s %*s  %s", at.Format(time.TimeOnly), l.word, padded(last(printable(l.target), target), target),
-		padded(first(printable(l.mnemonic), mnemonicColumns), mnemonicColumns), ranColumns, ran, printable(strings.Join(l.rest, "  ")))
+	whole := fmt.Sprintf("%s %-9s %s %s %*s  %s", at.Format(time.TimeOnly), l.word, padded(last(printable.Name(l.target), target), target),
+		padded(first(printable.Name(l.mnemonic), mnemonicColumns), mnemonicColumns), ranColumns, ran, printable.Name(strings.Join(l.rest, "  ")))
 	return strings.TrimRight(first(whole, max(columns, 1)), " ")
 }
 

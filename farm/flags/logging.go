@@ -8,6 +8,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/farm/console"
 	"github.com/forerunner-build/forerunner/logline"
+	"github.com/forerunner-build/forerunner/printable"
 )
 
 // Logging are the settings of a program's log.
@@ -46,7 +47,20 @@ func (l Logging) newLogger(level zapcore.Level) (*zap.Logger, error) {
 	config.Sampling = nil // there is a line for each action, however many there are in a second
 	config.EncoderConfig.EncodeTime = zapcore.TimeEncoderOfLayout(logline.TimeLayout)
 	config.Level = zap.NewAtomicLevelAt(level)
-	return config.Build()
+	return config.Build(zap.WrapCore(func(zapcore.Core) zapcore.Core {
+		return zapcore.NewCore(zapcore.NewJSONEncoder(config.EncoderConfig), zapcore.Lock(legible{os.Stderr}), level)
+	}))
+}
+
+// A legible is a log of JSON lines, in which each character is seen.
+type legible struct{ *os.File }
+
+// Write implements io.Writer, for a whole line.
+func (l legible) Write(line []byte) (int, error) {
+	if _, err := l.File.Write(printable.JSON(line)); err != nil {
+		return 0, err
+	}
+	return len(line), nil
 }
 
 // Form returns the form of the log.

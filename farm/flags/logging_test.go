@@ -72,6 +72,19 @@ func TestJSON(t *testing.T) {
 	}
 }
 
+// TestHiddenCharacters: a log of JSON has every text, and none of its characters is unseen.
+func TestHiddenCharacters(t *testing.T) {
+	const name = "//a\u202eb\u200b größer"
+	lines := logged(t, Logging{JSON: true}, func(log *zap.Logger) { log.Info("done", zap.String("target", name)) })
+	var fields struct{ Caller, Target string }
+	if len(lines) != 1 || json.Unmarshal([]byte(lines[0]), &fields) != nil || fields.Target != name || fields.Caller == "" {
+		t.Errorf("%q", lines)
+	}
+	if !strings.Contains(lines[0], `//a\u202eb\u200b größer`) {
+		t.Errorf("%q", lines)
+	}
+}
+
 // TestTerminal: on a terminal all of the log is for people, or with JSON all is JSON.
 func TestTerminal(t *testing.T) {
 	terminal, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)

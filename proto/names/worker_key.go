@@ -48,12 +48,13 @@ func isPlain(s string) bool {
 	return true
 }
 
-// Machine returns the worker in a key of WorkerKey as patterns name it, without its position and the
+// Machine returns the worker in a key of WorkerKey as patterns match it, without its position and the
 // instance name prefix: data=/d,host=a. position is that position; empty if it is the only one. Any
 // other text is returned as it is.
 func Machine(key string) (machine, position string) {
 	text := key[max(strings.IndexByte(key, '{'), 0):]
-	if pairs, ok := strings.CutPrefix(text, `{"`); ok && strings.HasSuffix(pairs, `"}`) && !strings.Contains(pairs, `\`) {
+	if pairs, ok := strings.CutPrefix(text, `{"`); ok && strings.HasSuffix(pairs, `"}`) && !strings.Contains(pairs, `\`) &&
+		!strings.Contains(pairs, `",",`) && !strings.HasSuffix(pairs, `":","}`) { // no name or value is a comma
 		// Each quotation mark is around a name or a value. A search reads the keys of many workers, so
 		// this replaces encoding/json at less cost.
 		b := make([]byte, 0, len(text))
@@ -74,15 +75,19 @@ func Machine(key string) (machine, position string) {
 	if json.Unmarshal([]byte(text), &id) != nil || id == nil {
 		return key, ""
 	}
-	return Pairs(WithoutPosition(id)), Position(id)
+	return pairs(WithoutPosition(id), func(value string) string { return value }), Position(id)
 }
 
-// Pairs returns a map as name=value,… in the order of names. That is a valid pattern if no name or
-// value has a comma.
+// Pairs returns a map as name=value,… in the order of names. That is a valid pattern, and matches the
+// map: a comma in a value is written "?".
 func Pairs(m map[string]string) string {
+	return pairs(m, func(value string) string { return strings.ReplaceAll(value, ",", "?") })
+}
+
+func pairs(m map[string]string, shown func(value string) string) string {
 	list := make([]string, 0, len(m))
 	for _, name := range slices.Sorted(maps.Keys(m)) {
-		list = append(list, name+"="+m[name])
+		list = append(list, name+"="+shown(m[name]))
 	}
 	return strings.Join(list, ",")
 }

@@ -14,6 +14,8 @@ func FuzzWorkerKey(f *testing.F) {
 	f.Add("", "", "name", "\x7f\n")
 	f.Add(PositionKey, "7", "a!", "x,y=z")
 	f.Add("a", "", ThreadKey, "{}")
+	f.Add("a", ",", "b", "x")
+	f.Add("z", ",", ",", ",")
 	f.Fuzz(func(t *testing.T, name1, value1, name2, value2 string) {
 		id := map[string]string{name1: value1, name2: value2, "pool": "a b"}
 		want, err := json.Marshal(id)
@@ -30,7 +32,7 @@ func FuzzWorkerKey(f *testing.F) {
 		if err := json.Unmarshal(want, &decoded); err != nil {
 			t.Fatal(err)
 		}
-		if machine, position := Machine("acme/" + string(want)); machine != Pairs(WithoutPosition(decoded)) || position != Position(decoded) {
+		if machine, position := Machine("acme/" + string(want)); machine != pairs(WithoutPosition(decoded), func(value string) string { return value }) || position != Position(decoded) {
 			t.Errorf("the machine of %s is %q, its position %q", want, machine, position)
 		}
 	})

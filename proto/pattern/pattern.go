@@ -33,18 +33,34 @@ func New(m map[string]string) (Pattern, error) {
 	return p, nil
 }
 
-// Parse parses the form of String: name=value, separated by commas.
-func Parse(s string) (Pattern, error) {
+// workerName is the name of the attribute of operations whose value lists show as a pattern.
+const workerName = "worker"
+
+// ofOperations has the names of attributes of operations and builds, but for platform properties.
+var ofOperations = []string{
+	"action", "client", "command", "correlated", "instance", "invocation", "mnemonic", "operation", "stage", "target", "user", workerName,
+}
+
+// Parse parses the form of String: name=value, separated by commas, or given one by one. A worker may
+// be given as lists show it: worker=data=/d,host=a has one name.
+func Parse(args ...string) (Pattern, error) {
 	m := map[string]string{}
-	for part := range strings.SplitSeq(s, ",") {
-		name, value, ok := strings.Cut(part, "=")
-		if !ok || name == "" {
-			return Pattern{}, fmt.Errorf("pattern %q: %q is not of the form name=value", s, part)
+	for _, s := range args {
+		last := ""
+		for part := range strings.SplitSeq(s, ",") {
+			name, value, ok := strings.Cut(part, "=")
+			if !ok || name == "" {
+				return Pattern{}, fmt.Errorf("pattern %q: %q is not of the form name=value", s, part)
+			}
+			if last == workerName && strings.Contains(m[last], "=") && !slices.Contains(ofOperations, name) && !strings.HasPrefix(name, "platform.") {
+				m[last] += "," + part
+				continue
+			}
+			if _, twice := m[name]; twice {
+				return Pattern{}, fmt.Errorf("pattern %q has %s twice", strings.Join(args, ","), name)
+			}
+			m[name], last = value, name
 		}
-		if _, twice := m[name]; twice {
-			return Pattern{}, fmt.Errorf("pattern %q has %s twice", s, name)
-		}
-		m[name] = value
 	}
 	return New(m)
 }

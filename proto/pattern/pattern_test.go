@@ -5,6 +5,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/forerunner-build/forerunner/proto/names"
 )
 
 func attributes(m map[string]string) func(name string) (string, bool) {
@@ -87,6 +89,35 @@ func TestPatternsAreChecked(t *testing.T) {
 		if p, err := New(m); err == nil {
 			t.Errorf("%v: %v", m, p)
 		}
+	}
+}
+
+// TestShownWorkers: the text of a worker that lists show is a pattern of workers, and the value of
+// worker in patterns of operations.
+func TestShownWorkers(t *testing.T) {
+	for _, id := range []map[string]string{
+		{"host": "a"}, {"data": "/d", "host": "a"}, {"data": "/d,e=f", "host": "a b", "rack": "1"}, {"data": "/größe", "host": ",", "zone": "="},
+	} {
+		shown := names.Pairs(id)
+		p, err := Parse(shown)
+		if err != nil || !p.Match(attributes(id)) {
+			t.Errorf("%s does not match %v: %v", shown, id, err)
+		}
+		key := names.WorkerKey("", id)
+		machine, _ := names.Machine(key)
+		for _, s := range []string{"worker=" + shown, "worker=" + shown + ",target=//x", "target=//x,worker=" + shown + ",platform.a=b"} {
+			p, err := Parse(s)
+			if err != nil || !p.Match(attributes(map[string]string{"worker": machine, "target": "//x", "platform.a": "b"})) {
+				t.Errorf("%s does not match %s: %v", s, machine, err)
+			}
+		}
+	}
+	p, err := Parse("worker=data=/d,host=a", "host=b")
+	if err != nil || p.Map()["worker"] != "data=/d,host=a" || p.Map()["host"] != "b" {
+		t.Errorf("of two arguments is made %v, %v", p, err)
+	}
+	if p, err := Parse("worker=b-7,host=a"); err != nil || !p.Names("host") {
+		t.Errorf("a worker without a name takes what follows: %v, %v", p, err)
 	}
 }
 

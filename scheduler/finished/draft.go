@@ -1,6 +1,8 @@
 package finished
 
 import (
+	"google.golang.org/protobuf/encoding/protowire"
+
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/history"
 	historypb "github.com/forerunner-build/forerunner/proto/history"
@@ -15,6 +17,27 @@ const maxCommandBytes = 256 << 10
 type draft struct {
 	wire wire
 	row  history.Row
+	list []string // of arguments
+}
+
+// arguments adds the first arguments of an encoded Command.
+func (d *draft) arguments(command []byte) {
+	begin := len(d.wire.b)
+	d.wire.arguments(command, maxArguments)
+	if d.row.Texts[history.Target] != "" {
+		return
+	}
+	d.list = d.list[:0]
+	for b := d.wire.b[begin:]; len(b) > 0; {
+		number, kind, n := protowire.ConsumeTag(b)
+		if number != argumentsField || kind != protowire.BytesType {
+			break
+		}
+		argument, m := protowire.ConsumeBytes(b[n:])
+		d.list, b = append(d.list, string(argument)), b[n+m:]
+	}
+	d.row.NameBy(d.list)
+	clear(d.list)
 }
 
 // isUsual: nobody looks for the cause of such an end.
@@ -30,7 +53,7 @@ func (d *draft) command(st *event.Status, sent *commands) (missing digest.Digest
 	}
 	if command, ok := sent.take(st.Name); ok {
 		d.wire.digest(commandField, st.Action.GetCommandDigest())
-		d.wire.arguments(command, maxArguments)
+		d.arguments(command)
 		return digest.Digest{}
 	}
 	of, err := digest.FromProto(st.Digest.Function(), st.Action.GetCommandDigest())

@@ -154,6 +154,9 @@ func TestSentCommands(t *testing.T) {
 	defer m.close()
 	m.readAll(t.Context())
 	store.Flush()
+	if found, _, err := store.Find(t.Context(), history.Query{Text: "cc -c", Limit: 9}); err != nil || len(found) != 0 {
+		t.Errorf("by the command of an operation that has a target %d are found, %v", len(found), err)
+	}
 	for name, want := range map[string]string{sent.Name: "cc -c", other.Name: ""} {
 		got, err := Admin{r}.GetRecord(t.Context(), &admin.GetRecordRequest{Of: &admin.GetRecordRequest_Operation{Operation: name}})
 		if err != nil || strings.Join(got.GetArguments(), " ") != want || got.GetCommand() != command.String() {
@@ -269,5 +272,40 @@ func TestSlowStorage(t *testing.T) {
 				t.Errorf("%d records have a command line, want %d to %d; %d bytes wait", with, c.least, c.most, r.waiting.bytes)
 			}
 		})
+	}
+}
+
+// TestFoundByCommand: an operation without a target is found by its command line, whether that was
+// sent to a worker or is read from the storage.
+func TestFoundByCommand(t *testing.T) {
+	store, err := history.Open("", history.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	encoded, err := proto.Marshal(&repb.Command{Arguments: []string{"gcc", "-o", "my hello"}, OutputPaths: []string{"my hello"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	command := digest.Of(digest.SHA256, encoded)
+	r := New(Options{Store: store, Blobs: func(string, digest.Function) Blobs { return blobs{command: encoded} }})
+	m := newReader(r)
+	defer m.close()
+	for _, name := range []string{"sent", "read", "with a target"} {
+		st := done(name, exit(0))
+		st.Action.CommandDigest = command.Proto()
+		if name != "with a target" {
+			st.Request.Target = ""
+		}
+		if name == "sent" {
+			r.Sent(st.Name, encoded)
+		}
+		r.Add(st, "")
+		m.readAll(t.Context())
+	}
+	for _, q := range []history.Query{{Text: "gcc -o 'my"}, {Where: map[history.Field]string{history.Target: "gcc*"}}, {Where: map[history.Field]string{history.Target: ""}}} {
+		q.Limit = 9
+		if found, _, err := store.Find(t.Context(), q); err != nil || len(found) != 2 {
+			t.Errorf("%+v finds %d, %v", q, len(found), err)
+		}
 	}
 }

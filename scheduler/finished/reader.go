@@ -35,7 +35,7 @@ func (r *reader) readAll(ctx context.Context) {
 			u := &r.batch[i]
 			if ctx.Err() == nil {
 				if b, err := r.options.Blobs(u.instance, u.command.Function()).Read(r.patient(ctx), u.command); err == nil {
-					u.draft.wire.arguments(b, maxArguments)
+					u.draft.arguments(b)
 				}
 			}
 			r.waiting.taken(u)

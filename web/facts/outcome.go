@@ -5,18 +5,20 @@ import (
 	"fmt"
 	"strings"
 
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"golang.org/x/sys/unix"
 	"google.golang.org/grpc/codes"
 
-	"github.com/forerunner-build/forerunner/bounded"
+	"github.com/forerunner-build/forerunner/printable"
 	historypb "github.com/forerunner-build/forerunner/proto/history"
+	"github.com/forerunner-build/forerunner/proto/resourceusage"
 	"github.com/forerunner-build/forerunner/web/text"
 )
 
 // Outcome returns the short outcome of an operation.
 func Outcome(r *historypb.Record) string {
 	if r.GetOutcome() == historypb.Outcome_FAILED {
-		return Exit(r.GetExitCode())
+		return Exit(r)
 	}
 	if r.GetOutcome() == historypb.Outcome_ERROR {
 		return strings.ToLower(text.Words(codes.Code(r.GetCode()).String()))
@@ -24,15 +26,12 @@ func Outcome(r *historypb.Record) string {
 	return OutcomeName(r.GetOutcome())
 }
 
-// maxName limits the name of an operation in a list, in bytes.
-const maxName = 100
-
 // Name returns the name of an operation in a list: its target or, if it has none, its command.
 func Name(r *historypb.Record) string {
 	if r.GetTarget() != "" {
 		return r.GetTarget()
 	}
-	return cmp.Or(bounded.Text(strings.ReplaceAll(text.Command(r.GetArguments()), "\n", " "), maxName), text.Short(r.GetAction()))
+	return cmp.Or(printable.Brief(r.GetArguments()), text.Short(r.GetAction()))
 }
 
 // OutcomeName returns the name of an outcome.
@@ -40,11 +39,17 @@ func OutcomeName(o historypb.Outcome) string {
 	return strings.ToLower(strings.ReplaceAll(o.String(), "_", " "))
 }
 
-// signalled plus the number of a signal is the exit code of a command that the signal killed.
+// signalled plus the number of a signal is the exit code of a command that the signal ended, and what
+// a shell exits with if its last command was.
 const signalled = 128
 
-// Exit describes an exit code.
-func Exit(code int32) string {
+// Exit describes how the command of an operation ended. The exit code does not tell whether a signal
+// ended the command itself; its worker does.
+func Exit(r *historypb.Record) string {
+	code := r.GetExitCode()
+	if name := terminationSignal(r.GetMetadata()); name != "" {
+		return fmt.Sprintf("ended by SIG%s (exit code %d)", name, code)
+	}
 	switch {
 	case code == 126:
 		return "exit code 126: the command cannot be executed"
@@ -52,8 +57,19 @@ func Exit(code int32) string {
 		return "exit code 127: the command was not found"
 	case code > signalled && code < signalled+65:
 		if name := unix.SignalName(unix.Signal(code - signalled)); name != "" {
-			return fmt.Sprintf("exit code %d: ended by %s", code, name)
+			return fmt.Sprintf("exit code %d, as a shell reports %s", code, name)
 		}
 	}
 	return fmt.Sprintf("exit code %d", code)
+}
+
+// terminationSignal returns the signal that ended the command itself, without "SIG"; empty: there was
+// none, or the worker does not say.
+func terminationSignal(m *repb.ExecutedActionMetadata) string {
+	for _, packed := range m.GetAuxiliaryMetadata() {
+		if used := (&resourceusage.POSIXResourceUsage{}); packed.MessageIs(used) && packed.UnmarshalTo(used) == nil {
+			return used.GetTerminationSignal()
+		}
+	}
+	return ""
 }

@@ -114,8 +114,8 @@ func Worker(key string) string {
 // Machine formats the key of a worker, or its name in a result, as its identity without the
 // position.
 func Machine(key string) string {
-	if machine, _ := names.Machine(key); machine != key {
-		return machine
+	if id := identity(key); id != nil {
+		return names.Pairs(names.WithoutPosition(id))
 	}
 	return strings.Join(slices.DeleteFunc(strings.Split(key, ","), func(pair string) bool {
 		key, _, ok := strings.Cut(pair, "=")

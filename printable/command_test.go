@@ -1,4 +1,4 @@
-package text
+package printable
 
 import (
 	"os/exec"
