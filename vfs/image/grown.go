@@ -20,8 +20,8 @@ import (
 )
 
 const (
-	// growAfter is how many directories must be requested before the others are written ahead.
-	growAfter = 16
+	// maxPushed limits the bytes of a region that are stored at its first request.
+	maxPushed = 128 << 10
 	// maxAhead limits the directories that get an extent while others are written ahead, and
 	// maxAheadBytes the position of the last one: the rest of the space is for requests.
 	maxAhead      = maxVisits
@@ -83,9 +83,9 @@ type grown struct {
 	extents []*extent // in the order of their regions
 	todo    []*extent // directories to write ahead, the next one last; some may have been written by now
 	growing bool      // a goroutine is writing ahead
-	asked   int       // directories that the kernel read before they were written
-	kept    []region  // the last few
-	dirs    int64     // sizes of the directories that extents keep
+	demand  demand
+	kept    []region // the last few
+	dirs    int64    // sizes of the directories that extents keep
 
 	crowded bool // the memory that was last lacking belongs to others
 }
@@ -99,6 +99,8 @@ type extent struct {
 	up        *extent // of the root itself
 	entry     tree.Entry
 	nids      []uint32        // of its entries; nil: it is not written yet. Guarded by grown.mu
+	index     int             // in grown.extents
+	requested bool            // once. Guarded by grown.mu
 	dir       *tree.Directory // once it is written, nil beyond maxKept. Guarded by grown.mu
 }
 
@@ -169,7 +171,7 @@ func (g *grown) allocateLocked(up *extent, e tree.Entry) bool {
 	if size > tree.MaxBytes || len(g.extents) >= g.limits.all {
 		return false
 	}
-	p := &extent{at: g.next, bytes: erofs.RegionBytes(size, g.longest), up: up, entry: cloneEntry(e)}
+	p := &extent{at: g.next, bytes: erofs.RegionBytes(size, g.longest), up: up, entry: cloneEntry(e), index: len(g.extents)}
 	if p.at+p.bytes > lastExtent || !g.takeLocked(extentBytes+int64(len(e.Name))) {
 		return false
 	}
@@ -247,7 +249,7 @@ func (g *grown) read(b []byte, at int64, asker Asker) bool {
 				}
 				return false
 			}
-			if from, err = g.regionOf(p, asker); err != nil {
+			if from, err = g.regionOf(p, wanted{at, len(b)}, asker); err != nil {
 				return false
 			}
 			begin = p.at
@@ -260,15 +262,22 @@ func (g *grown) read(b []byte, at int64, asker Asker) bool {
 	return true
 }
 
+// wanted are the bytes of a request.
+type wanted struct {
+	at  int64
+	len int
+}
+
 // regionOf returns the region of p for a request.
-func (g *grown) regionOf(p *extent, asker Asker) ([]byte, error) {
+func (g *grown) regionOf(p *extent, w wanted, asker Asker) ([]byte, error) {
 	g.mu.Lock()
 	i := slices.IndexFunc(g.kept, func(r region) bool { return r.of == p })
 	if i >= 0 {
 		defer g.mu.Unlock()
 		return g.kept[i].bytes, nil
 	}
-	if g.asked++; g.asked >= growAfter && !g.ended && !g.growing {
+	first := g.demand.note(p, g.nextLocked())
+	if g.demand.isForAll(len(g.extents)) && !g.ended && !g.growing {
 		g.growing = true
 		g.busy.Go(g.grow)
 	}
@@ -286,6 +295,9 @@ func (g *grown) regionOf(p *extent, asker Asker) ([]byte, error) {
 	b, err := g.write(p, dir, &scratch{})
 	if err == nil {
 		g.keep(p, b)
+		if first {
+			g.push(p, b, w)
+		}
 	}
 	if errors.Is(err, erofs.ErrTooLarge) {
 		g.noRoom()
@@ -295,6 +307,20 @@ func (g *grown) regionOf(p *extent, asker Asker) ([]byte, error) {
 		g.waiter.Fail(p.path(), err)
 	}
 	return b, err
+}
+
+// push stores the blocks of a small region but those of the request, which are locked until it is
+// answered: its reader needs some of them next. At most one request pushes a region, so no two wait
+// for one another's blocks.
+func (g *grown) push(p *extent, b []byte, w wanted) {
+	if len(b) > maxPushed {
+		return
+	}
+	from := (w.at - p.at) &^ (erofs.BlockSize - 1)
+	to := (w.at - p.at + int64(w.len) + erofs.BlockSize - 1) &^ (erofs.BlockSize - 1)
+	// The result does not matter: a reader requests what is not there.
+	_ = g.files.store(g, p.at, b[:min(from, int64(len(b)))])
+	_ = g.files.store(g, p.at+to, b[min(to, int64(len(b))):])
 }
 
 // write makes the region of p, and gives its entries their extents. The region lies in s.
@@ -386,13 +412,22 @@ func (g *grown) grow() {
 func (g *grown) nextAhead() *extent {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	for len(g.todo) > 0 && !g.ended && len(g.extents) < g.limits.ahead && g.next < maxAheadBytes && g.memory.TakeSpare(0) {
-		p := g.todo[len(g.todo)-1]
-		if g.todo = g.todo[:len(g.todo)-1]; p.nids == nil {
+	p := g.nextLocked()
+	if p != nil && !g.ended && len(g.extents) < g.limits.ahead && g.next < maxAheadBytes && g.memory.TakeSpare(0) {
+		g.todo = g.todo[:len(g.todo)-1]
+		return p
+	}
+	g.growing = false
+	return nil
+}
+
+// nextLocked returns the next directory to write ahead, which stays in todo; nil: there is none.
+func (g *grown) nextLocked() *extent {
+	for ; len(g.todo) > 0; g.todo = g.todo[:len(g.todo)-1] {
+		if p := g.todo[len(g.todo)-1]; p.nids == nil {
 			return p
 		}
 	}
-	g.growing = false
 	return nil
 }
 

@@ -33,7 +33,7 @@ func (w nobodyWaits) Fail(path string, err error) { w.t.Errorf("%q: %v", path, e
 func (g *grown) askedFor() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.asked
+	return g.demand.all
 }
 
 // settle waits until no goroutine reads or writes ahead. The kernel is between the test and the
@@ -105,6 +105,43 @@ func TestGrowsAhead(t *testing.T) {
 	}
 	if before > 2*growAfter+3 {
 		t.Errorf("the kernel asked for %d directories before others were written", before)
+	}
+}
+
+// TestGrowsForNobody: a command that reads files here and there requests each of their directories
+// once, and has no others written.
+func TestGrowsForNobody(t *testing.T) {
+	c, src, _ := openCache(t)
+	const folders, files, part = 100, 100, 5
+	var names []string
+	for i := range folders {
+		for j := range files {
+			names = append(names, fmt.Sprintf("%03d/file-%[1]d-%d", i, j))
+		}
+	}
+	root := src.Tree(t, names...)
+	loadAll(t, src, root)
+	g, at := grownViewOf(t, c, src, root, nobodyWaits{t})
+	before := g.askedFor()
+	for i := range folders / part {
+		if _, err := os.Stat(filepath.Join(at, names[i*part*files+i])); err != nil {
+			t.Error(err)
+		}
+	}
+	g.settle()
+	if asked := g.askedFor() - before; asked != folders/part {
+		t.Errorf("the kernel asked %d times for %d directories", asked, folders/part)
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	written := 0
+	for _, e := range g.extents {
+		if e.nids != nil {
+			written++
+		}
+	}
+	if written != 1+folders/part {
+		t.Errorf("%d directories were written", written)
 	}
 }
 
