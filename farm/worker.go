@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync/atomic"
 	"time"
+	"unicode/utf8"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
@@ -341,6 +342,9 @@ func (w *Worker) identity() (map[string]string, error) {
 	host, err := os.Hostname()
 	if err != nil {
 		return nil, fmt.Errorf("host name: %w (give --id)", err)
+	}
+	if !utf8.ValidString(w.Data) {
+		return nil, fmt.Errorf("the worker is named by its data folder %q, which is not UTF-8 (give --id, or another folder)", w.Data)
 	}
 	return map[string]string{names.HostKey: host, names.DataKey: w.Data}, nil
 }

@@ -42,3 +42,11 @@ func TestBrowserURL(t *testing.T) {
 		}
 	}
 }
+
+// TestIdentityIsText: a folder whose name no message can have is reported, not retried for ever.
+func TestIdentityIsText(t *testing.T) {
+	w := &Worker{Data: "/data\xff"}
+	if id, err := w.identity(); err == nil || !strings.Contains(err.Error(), "--id") {
+		t.Errorf("%v, %v", id, err)
+	}
+}

@@ -43,20 +43,36 @@ func reachable(all []Mount) []Mount {
 		places[place{m.Parent, m.Point}] = true
 		byID[m.ID] = m
 	}
-	return slices.DeleteFunc(all, func(m Mount) bool {
-		for below := len(byID); below >= 0; below-- {
-			for path, above := m.Point, filepath.Dir(m.Point); above != path; path, above = above, filepath.Dir(above) {
-				if places[place{m.Parent, above}] {
-					return true
-				}
+	isCovered := func(m Mount) bool {
+		for path, above := m.Point, filepath.Dir(m.Point); above != path; path, above = above, filepath.Dir(above) {
+			if places[place{m.Parent, above}] {
+				return true
 			}
+		}
+		return false
+	}
+	hidden := make(map[int]bool, len(all)) // by number, once it is known
+	return slices.DeleteFunc(all, func(m Mount) bool {
+		var found bool
+		var chain []int // m, the mount that it is on, and so on: with one of them all before it are hidden
+		for {
+			known, again := hidden[m.ID]
+			if again {
+				found = known
+				break
+			}
+			hidden[m.ID] = false // for a table with a circle
+			chain = append(chain, m.ID)
 			parent, ok := byID[m.Parent]
-			if !ok {
-				return false
+			if found = isCovered(m); found || !ok {
+				break
 			}
 			m = parent
 		}
-		return false // a table with a circle
+		for _, id := range chain {
+			hidden[id] = found
+		}
+		return found
 	})
 }
 

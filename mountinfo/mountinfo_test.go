@@ -147,3 +147,24 @@ func TestReachable(t *testing.T) {
 	}
 	expect("uncovered again", "a", "b", "beside")
 }
+
+// TestStacked: a table with as many mounts on one another as a machine may have is read soon, and so
+// is one that is not true, with a circle.
+func TestStacked(t *testing.T) {
+	const many = 100_000
+	var all []Mount
+	for id := range many {
+		all = append(all, Mount{ID: id + 1, Parent: id, Point: "/a/b"})
+	}
+	if got := reachable(slices.Clone(all)); len(got) != many {
+		t.Errorf("%d mounts are reachable", len(got))
+	}
+	over := Mount{ID: many + 1, Parent: 0, Point: "/a"}
+	if got := reachable(append(slices.Clone(all), over)); len(got) != 1 || got[0] != over {
+		t.Errorf("%d mounts are reachable below another one", len(got))
+	}
+	all[0].Parent = many
+	if got := reachable(all); len(got) != many {
+		t.Errorf("%d mounts of a circle are reachable", len(got))
+	}
+}
