@@ -116,13 +116,13 @@ func TestLinksForTwoWeeks(t *testing.T) {
 		action := "/actions/sha256/" + digest.Of(digest.SHA256, []byte("action")).String() + "?instance=main"
 		withPages(t, folder, shared, 1, func(p paged) {
 			p.fails(link)
-			p.open(link, 200, "Failed: exit code 139: ended by SIGSEGV")
+			p.open(link, 200, "Failed: exit code 139, as a shell reports SIGSEGV")
 		})
 		time.Sleep(13 * 24 * time.Hour)
 		for i, data := range []string{folder, other} {
 			withPages(t, data, shared, uint64(i+1), func(p paged) {
 				time.Sleep(time.Second)
-				p.open(link, 200, "Failed: exit code 139: ended by SIGSEGV", "//a:broken")
+				p.open(link, 200, "Failed: exit code 139, as a shell reports SIGSEGV", "//a:broken")
 				p.open(action, 200, "Failed: exit code 139")
 				p.open(build, 200, "//a:broken")
 			})

@@ -203,7 +203,7 @@ async function history(page) {
   assert.equal(await page.locator("tbody tr").count(), 4);
   await look(page, "history-failed");
   await page.getByRole("link", { name: "//mixed/library/of/things:target_0" }).click();
-  await page.getByText("Failed: exit code 139: ended by SIGSEGV").waitFor();
+  await page.getByText("Failed: exit code 139, as a shell reports SIGSEGV").waitFor();
   const above = await page.evaluate(() => document.querySelector("pre.printed").getBoundingClientRect().top);
   assert.ok(above < 400, `standard error begins at ${above} px`);
   await look(page, "record-failed");
