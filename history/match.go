@@ -129,9 +129,9 @@ func (m *matcher) fit(f Field, glob string) (err error) {
 	}
 	if !m.q.Builds {
 		m.fits[f], err = globbed(m.shown(f, glob), glob)
-		for i, s := range m.x.tables[f] {
-			if f == Target && glob == "" && strings.HasPrefix(s, commandMark) {
-				m.fits[f][i] = true // it has no target
+		if f == Target && glob == "" {
+			for i, s := range m.x.tables[f] {
+				m.fits[f][i] = m.fits[f][i] || isCommand(s)
 			}
 		}
 		return err
@@ -181,16 +181,14 @@ func (m *matcher) named(f Field) []string {
 
 // withCommands returns texts of Target without commandMark.
 func withCommands(table []string) []string {
-	shared := table
-	for i, s := range table {
-		if command, ok := strings.CutPrefix(s, commandMark); ok {
-			if &shared[0] == &table[0] {
-				table = slices.Clone(table)
-			}
-			table[i] = command
-		}
+	if !slices.ContainsFunc(table, isCommand) {
+		return table
 	}
-	return table
+	list := make([]string, len(table))
+	for i, s := range table {
+		list[i] = strings.TrimPrefix(s, commandMark)
+	}
+	return list
 }
 
 // begin returns the row before which a page begins. It also notes the builds that earlier pages

@@ -1,7 +1,10 @@
 package history
 
 import (
+	"iter"
 	"math"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/forerunner-build/forerunner/printable"
@@ -9,9 +12,9 @@ import (
 )
 
 // A Field is a text by which a search finds records. An operation without a target has the beginning
-// of its command line in its place. For a build, Target has its patterns and the
-// targets and tests that failed, Mnemonic the command, User also the user that the build tool
-// reports, and Worker the host or user@host where the build ran.
+// of its command line in its place. For a build, Target has its patterns and the targets and tests
+// that failed, Mnemonic the command, User also the user that the build tool reports, and Worker the
+// host or user@host where the build ran.
 type Field int
 
 // All fields.
@@ -57,7 +60,7 @@ func rowOf(r *historypb.Record) *Row {
 			User: r.GetUser(), Invocation: r.GetInvocation(), Worker: r.GetWorker(),
 		},
 	}
-	row.NameBy(r.GetArguments())
+	row.NameBy(slices.Values(r.GetArguments()))
 	if r.GetStarted() != nil {
 		row.Took = r.GetEnded().AsTime().Sub(r.GetStarted().AsTime())
 	}
@@ -72,10 +75,16 @@ func rowOf(r *historypb.Record) *Row {
 // follows, as lists show it.
 const commandMark = "\n"
 
+// isCommand reports whether a text of Target is a command line.
+func isCommand(text string) bool { return strings.HasPrefix(text, commandMark) }
+
 // NameBy lets an operation without a target be found by its command line, as lists show it.
-func (r *Row) NameBy(arguments []string) {
-	if r.Texts[Target] == "" && len(arguments) > 0 {
-		r.Texts[Target] = commandMark + printable.Brief(arguments)
+func (r *Row) NameBy(arguments iter.Seq[string]) {
+	if r.Texts[Target] != "" {
+		return
+	}
+	if command := printable.Brief(arguments); command != "" {
+		r.Texts[Target] = commandMark + command
 	}
 }
 

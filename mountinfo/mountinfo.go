@@ -52,28 +52,17 @@ func reachable(all []Mount) []Mount {
 		return false
 	}
 	hidden := make(map[int]bool, len(all)) // by number, once it is known
-	return slices.DeleteFunc(all, func(m Mount) bool {
-		var found bool
-		var chain []int // m, the mount that it is on, and so on: with one of them all before it are hidden
-		for {
-			known, again := hidden[m.ID]
-			if again {
-				found = known
-				break
-			}
-			hidden[m.ID] = false // for a table with a circle
-			chain = append(chain, m.ID)
-			parent, ok := byID[m.Parent]
-			if found = isCovered(m); found || !ok {
-				break
-			}
-			m = parent
+	var isHidden func(m Mount) bool
+	isHidden = func(m Mount) bool {
+		if known, ok := hidden[m.ID]; ok {
+			return known
 		}
-		for _, id := range chain {
-			hidden[id] = found
-		}
-		return found
-	})
+		hidden[m.ID] = false // for a table with a circle
+		parent, ok := byID[m.Parent]
+		hidden[m.ID] = isCovered(m) || ok && isHidden(parent)
+		return hidden[m.ID]
+	}
+	return slices.DeleteFunc(all, isHidden)
 }
 
 // Parse returns the mounts of a table. It skips invalid lines: a file system writes its options

@@ -147,7 +147,7 @@ func TestMentionsYieldToAProfile(t *testing.T) {
 	for _, o := range []Origin{Exact, Coarse} {
 		with := func() time.Duration { return s.waits(t, away, s.butFirst(), o, LimitsOptions{}) }
 		without := func() time.Duration { return s.waits(t, away, s.butFirst(), o, LimitsOptions{NoMentions: true}) }
-		if got, none := with(), without(); (comparison{1.2, slack, with, without}).isAbove(got, none) {
+		if got, none := with(), without(); (comparison{slack, with, without}).isAbove(got, none) {
 			t.Errorf("%s: waits %s, %s without mentions", o, got, none)
 		}
 	}
@@ -204,7 +204,7 @@ func TestAnyRecordWithMentions(t *testing.T) {
 				with := func() time.Duration { return s.waits(t, away, p, o, LimitsOptions{}) }
 				got := with()
 				f.runs, f.waits, f.none = f.runs+1, f.waits+got, f.none+none
-				if (comparison{1.2, slack, with, without}).isAbove(got, none) {
+				if (comparison{slack, with, without}).isAbove(got, none) {
 					f.above++
 					t.Logf("seed %d, %.0f Mbit/s, %s: waits %s with a record that is %s (%s), %s with none",
 						seed, away.bytesPerSecond*8/1e6, away.trip, got, kind, o, none)

@@ -121,7 +121,7 @@ func waitsWithRecord(t *testing.T, seed uint64) (sum, without time.Duration) {
 		with := func() time.Duration { return s.run.replay(t, s.in, away, s.record, s.origin) }
 		withNone := func() time.Duration { return s.run.replay(t, s.in, away, nil, None) }
 		none, got := withNone(), with()
-		if (comparison{1.2, trip, with, withNone}).isAbove(got, none) {
+		if (comparison{trip, with, withNone}).isAbove(got, none) {
 			t.Errorf("seed %d, %g Mbit/s, %s: waits %s with a record (%s, %s), %s with none",
 				seed, mbitPerSecond, trip, got, s.origin, s.about, none)
 		}

@@ -2,6 +2,7 @@ package printable
 
 import (
 	"fmt"
+	"iter"
 	"strings"
 )
 
@@ -50,14 +51,14 @@ func escaped(word string) string {
 // mostBrief limits Brief, in bytes.
 const mostBrief = 100
 
-// Brief returns the beginning of a command line, on one line.
-func Brief(args []string) string {
+// Brief returns the beginning of a command line, on one line; empty if there are no words.
+func Brief(args iter.Seq[string]) string {
 	var b strings.Builder
-	for i, a := range args {
+	for a := range args {
 		if b.Len() > mostBrief {
 			break
 		}
-		if i > 0 {
+		if b.Len() > 0 {
 			b.WriteByte(' ')
 		}
 		b.WriteString(Command([]string{a[:min(len(a), 2*mostBrief)]}))

@@ -2,6 +2,7 @@ package printable
 
 import (
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -16,7 +17,7 @@ func TestHidden(t *testing.T) {
 		s := "//a" + string(r) + "b"
 		for what, got := range map[string]string{
 			"a name": Name(s), "lines": Lines(s), "a page": string(Page([]byte(s))), "a pattern": Glob(s),
-			"a command": Command([]string{s}), "the beginning of a command": Brief([]string{s}),
+			"a command": Command([]string{s}), "the beginning of a command": Brief(slices.Values([]string{s})),
 		} {
 			if strings.ContainsRune(got, r) || !strings.Contains(got, "//a") || !strings.HasSuffix(strings.TrimSuffix(got, "'"), "b") {
 				t.Errorf("%U as %s is %q", r, what, got)
@@ -66,7 +67,7 @@ func TestBrief(t *testing.T) {
 		{[]string{strings.Repeat("x", 99), "yy"}, strings.Repeat("x", 99) + " …"},
 		{[]string{strings.Repeat("ä", 1000)}, "'" + strings.Repeat("ä", 49) + "…"},
 	} {
-		if got := Brief(test.args); got != test.want {
+		if got := Brief(slices.Values(test.args)); got != test.want {
 			t.Errorf("%q: %q, want %q", test.args, got, test.want)
 		}
 	}

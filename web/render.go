@@ -107,7 +107,8 @@ func (p *renderer) whole(name string, v view) ([]byte, error) {
 	return p.execute(name, "layout.html", v)
 }
 
-// execute renders a part of the template of a page, with all characters of names visible. Errors are gRPC statuses.
+// execute renders a part of the template of a page, with all characters of names visible. Errors are
+// gRPC statuses.
 func (p *renderer) execute(name, part string, v view) ([]byte, error) {
 	b := page{most: p.budget.page}
 	err := p.templates[name].ExecuteTemplate(&b, part, v)

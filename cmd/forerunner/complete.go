@@ -13,6 +13,7 @@ import (
 	"github.com/forerunner-build/forerunner/printable"
 	"github.com/forerunner-build/forerunner/proto/admin"
 	"github.com/forerunner-build/forerunner/proto/names"
+	"github.com/forerunner-build/forerunner/proto/pattern"
 	"github.com/forerunner-build/forerunner/web/text"
 )
 
@@ -172,7 +173,7 @@ func completePattern(known attributes, typed string) (list []cobra.Completion, g
 
 func (c *adminCall) operationAttributes(ctx context.Context) attributes {
 	all := attributes{}
-	for _, name := range []string{"operation", "action", "client", "correlated", "instance", "invocation", "mnemonic", "target", "user", "worker"} {
+	for _, name := range pattern.OperationAttributes() {
 		all[name] = values{}
 	}
 	all.add("stage", "queued")

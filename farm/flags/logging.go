@@ -29,27 +29,23 @@ func (l Logging) NewLogger() (*zap.Logger, error) {
 			return nil, err
 		}
 	}
-	log, err := l.newLogger(level)
-	if err == nil {
-		redirectLibraries(log)
-	}
-	return log, err
+	log := l.newLogger(level)
+	redirectLibraries(log)
+	return log, nil
 }
 
-func (l Logging) newLogger(level zapcore.Level) (*zap.Logger, error) {
+func (l Logging) newLogger(level zapcore.Level) *zap.Logger {
 	if l.Form() == logline.ForPeople {
 		screen := os.Stderr
 		return zap.New(console.New(screen, console.Options{
 			Level: level, Colour: console.WantsColour(), Columns: func() int { return console.ColumnsOf(screen) }, IsWhole: l.IsWhole,
-		})), nil
+		}))
 	}
-	config := zap.NewProductionConfig()
-	config.Sampling = nil // there is a line for each action, however many there are in a second
-	config.EncoderConfig.EncodeTime = zapcore.TimeEncoderOfLayout(logline.TimeLayout)
-	config.Level = zap.NewAtomicLevelAt(level)
-	return config.Build(zap.WrapCore(func(zapcore.Core) zapcore.Core {
-		return zapcore.NewCore(zapcore.NewJSONEncoder(config.EncoderConfig), zapcore.Lock(legible{os.Stderr}), level)
-	}))
+	// Nothing is sampled: there is a line for each action, however many there are in a second.
+	form := zap.NewProductionEncoderConfig()
+	form.EncodeTime = zapcore.TimeEncoderOfLayout(logline.TimeLayout)
+	core := zapcore.NewCore(zapcore.NewJSONEncoder(form), zapcore.Lock(legible{os.Stderr}), level)
+	return zap.New(core, zap.AddCaller(), zap.AddStacktrace(zap.ErrorLevel))
 }
 
 // A legible is a log of JSON lines, in which each character is seen.

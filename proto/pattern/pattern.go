@@ -36,9 +36,18 @@ func New(m map[string]string) (Pattern, error) {
 // workerName is the name of the attribute of operations whose value lists show as a pattern.
 const workerName = "worker"
 
-// ofOperations has the names of attributes of operations and builds, but for platform properties.
-var ofOperations = []string{
-	"action", "client", "command", "correlated", "instance", "invocation", "mnemonic", "operation", "stage", "target", "user", workerName,
+// OperationAttributes are the names that patterns of operations may use, besides platform.NAME for
+// each property.
+func OperationAttributes() []string {
+	return []string{
+		"action", "client", "correlated", "instance", "invocation",
+		"mnemonic", "operation", "stage", "target", "user", workerName,
+	}
+}
+
+// canFollowWorker reports whether a name is one of operations or builds, and not of workers.
+func canFollowWorker(name string) bool {
+	return name == "command" || strings.HasPrefix(name, "platform.") || slices.Contains(OperationAttributes(), name)
 }
 
 // Parse parses the form of String: name=value, separated by commas, or given one by one. A worker may
@@ -52,7 +61,7 @@ func Parse(args ...string) (Pattern, error) {
 			if !ok || name == "" {
 				return Pattern{}, fmt.Errorf("pattern %q: %q is not of the form name=value", s, part)
 			}
-			if last == workerName && strings.Contains(m[last], "=") && !slices.Contains(ofOperations, name) && !strings.HasPrefix(name, "platform.") {
+			if last == workerName && strings.Contains(m[last], "=") && !canFollowWorker(name) {
 				m[last] += "," + part
 				continue
 			}

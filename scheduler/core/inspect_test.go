@@ -8,6 +8,7 @@ import (
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/proto/pattern"
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/levels"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
@@ -18,7 +19,7 @@ import (
 // TestOperationAttributes has an operation that runs have all that patterns may name.
 func TestOperationAttributes(t *testing.T) {
 	e := view.Entry{Operation: &request.Operation{}, Worker: `{"data":"/d","host":"a","position":"3"}`}
-	for _, name := range view.OperationAttributes() {
+	for _, name := range pattern.OperationAttributes() {
 		if _, ok := e.Attribute(name); !ok {
 			t.Errorf("no operation has %s", name)
 		}

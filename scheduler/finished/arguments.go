@@ -1,6 +1,7 @@
 package finished
 
 import (
+	"iter"
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/encoding/protowire"
@@ -20,6 +21,22 @@ func (w *wire) arguments(command []byte, most int) {
 	begin := len(w.b)
 	if !w.argumentsOf(command, most) {
 		w.b = w.b[:begin]
+	}
+}
+
+// argumentsIn returns the arguments at the beginning of what arguments wrote.
+func argumentsIn(b []byte) iter.Seq[string] {
+	return func(yield func(string) bool) {
+		for len(b) > 0 {
+			number, kind, n := protowire.ConsumeTag(b)
+			if number != argumentsField || kind != protowire.BytesType {
+				return
+			}
+			argument, m := protowire.ConsumeBytes(b[n:])
+			if b = b[n+m:]; !yield(string(argument)) {
+				return
+			}
+		}
 	}
 }
 

@@ -1,8 +1,6 @@
 package finished
 
 import (
-	"google.golang.org/protobuf/encoding/protowire"
-
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/history"
 	historypb "github.com/forerunner-build/forerunner/proto/history"
@@ -17,27 +15,13 @@ const maxCommandBytes = 256 << 10
 type draft struct {
 	wire wire
 	row  history.Row
-	list []string // of arguments
 }
 
 // arguments adds the first arguments of an encoded Command.
 func (d *draft) arguments(command []byte) {
 	begin := len(d.wire.b)
 	d.wire.arguments(command, maxArguments)
-	if d.row.Texts[history.Target] != "" {
-		return
-	}
-	d.list = d.list[:0]
-	for b := d.wire.b[begin:]; len(b) > 0; {
-		number, kind, n := protowire.ConsumeTag(b)
-		if number != argumentsField || kind != protowire.BytesType {
-			break
-		}
-		argument, m := protowire.ConsumeBytes(b[n:])
-		d.list, b = append(d.list, string(argument)), b[n+m:]
-	}
-	d.row.NameBy(d.list)
-	clear(d.list)
+	d.row.NameBy(argumentsIn(d.wire.b[begin:]))
 }
 
 // isUsual: nobody looks for the cause of such an end.

@@ -78,7 +78,7 @@ func ofOperations(m *admin.Pattern) (pattern.Pattern, error) {
 	if err != nil {
 		return p, err
 	}
-	attributes := view.OperationAttributes()
+	attributes := pattern.OperationAttributes()
 	for name := range p.Map() {
 		if strings.HasPrefix(name, "platform.") {
 			attributes = append(attributes, name)

@@ -22,7 +22,7 @@ func (d *demand) note(p, next *extent) bool {
 	}
 	p.requested = true
 	d.first++
-	if follows := d.latest != nil && p.index == d.latest.index+1; follows || p == next {
+	if follows := d.latest != nil && p.at == d.latest.at+d.latest.bytes; follows || p == next {
 		d.inOrder++
 	} else {
 		d.inOrder = max(d.inOrder-1, 0)

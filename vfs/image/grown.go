@@ -93,15 +93,16 @@ type grown struct {
 // growLimits bound the directories that have an extent.
 type growLimits struct{ ahead, all int }
 
-// An extent is a directory of the tree. All but nids is set when the one above it is written.
+// An extent is a directory of the tree. It is made when the one above it is written.
 type extent struct {
 	at, bytes int64
 	up        *extent // of the root itself
 	entry     tree.Entry
-	nids      []uint32        // of its entries; nil: it is not written yet. Guarded by grown.mu
-	index     int             // in grown.extents
-	requested bool            // once. Guarded by grown.mu
-	dir       *tree.Directory // once it is written, nil beyond maxKept. Guarded by grown.mu
+
+	// Guarded by grown.mu.
+	requested bool            // once
+	nids      []uint32        // of its entries; nil: it is not written yet
+	dir       *tree.Directory // once it is written, nil beyond maxKept
 }
 
 type region struct {
@@ -171,7 +172,7 @@ func (g *grown) allocateLocked(up *extent, e tree.Entry) bool {
 	if size > tree.MaxBytes || len(g.extents) >= g.limits.all {
 		return false
 	}
-	p := &extent{at: g.next, bytes: erofs.RegionBytes(size, g.longest), up: up, entry: cloneEntry(e), index: len(g.extents)}
+	p := &extent{at: g.next, bytes: erofs.RegionBytes(size, g.longest), up: up, entry: cloneEntry(e)}
 	if p.at+p.bytes > lastExtent || !g.takeLocked(extentBytes+int64(len(e.Name))) {
 		return false
 	}

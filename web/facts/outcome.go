@@ -3,6 +3,7 @@ package facts
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
@@ -31,7 +32,7 @@ func Name(r *historypb.Record) string {
 	if r.GetTarget() != "" {
 		return r.GetTarget()
 	}
-	return cmp.Or(printable.Brief(r.GetArguments()), text.Short(r.GetAction()))
+	return cmp.Or(printable.Brief(slices.Values(r.GetArguments())), text.Short(r.GetAction()))
 }
 
 // OutcomeName returns the name of an outcome.

@@ -15,15 +15,6 @@ type Entry struct {
 	Worker    string             // the worker that runs it, as names.WorkerKey; empty if it is queued
 }
 
-// OperationAttributes are the names that patterns of operations may use, besides platform.NAME for
-// each property.
-func OperationAttributes() []string {
-	return []string{
-		"action", "client", "correlated", "instance", "invocation",
-		"mnemonic", "operation", "stage", "target", "user", "worker",
-	}
-}
-
 // Stages are the values that stage has in patterns of operations.
 func Stages() []string { return []string{queued, executing} }
 
