@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -432,15 +433,15 @@ func (g *grown) nextLocked() *extent {
 	return nil
 }
 
-// path returns the path of the directory in the root.
+// path returns the path of the directory in the root. It makes no string for each directory above:
+// trees may be thousands of directories deep.
 func (p *extent) path() string {
-	if p.up == p {
-		return ""
+	var names []string
+	for ; p.up != p; p = p.up {
+		names = append(names, p.entry.Name)
 	}
-	if above := p.up.path(); above != "" {
-		return above + "/" + p.entry.Name
-	}
-	return p.entry.Name
+	slices.Reverse(names)
+	return strings.Join(names, "/")
 }
 
 // directory returns the directory of p, if that needs no waiting: a written one is kept.

@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"syscall"
 	"testing"
@@ -384,6 +385,27 @@ func TestGrownKnowsWhatItWrote(t *testing.T) {
 		if b := make([]byte, erofs.BlockSize); !g.read(b, p.at, Asker{}) {
 			t.Errorf("%q cannot be read", p.path())
 		}
+	}
+}
+
+// TestPathOfDeepDirectory asks for the path of a directory that is very deep: the path of each
+// directory above it costs nothing.
+func TestPathOfDeepDirectory(t *testing.T) {
+	const depth = 1000
+	root := &extent{}
+	root.up = root
+	if got := root.path(); got != "" {
+		t.Errorf("the root is %q", got)
+	}
+	p := root
+	for range depth {
+		p = &extent{up: p, entry: tree.Entry{Name: "d"}}
+	}
+	if got, want := p.path(), strings.Repeat("/d", depth)[1:]; got != want {
+		t.Errorf("the path is %q", got)
+	}
+	if n := testing.AllocsPerRun(10, func() { _ = p.path() }); n > depth/10 {
+		t.Errorf("%g allocations for a path of %d names", n, depth)
 	}
 }
 
