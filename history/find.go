@@ -118,7 +118,9 @@ func (s *Store) Find(ctx context.Context, q Query) (found []*historypb.Record, n
 				continue
 			}
 			if q.Order == Slowest {
-				slowest.Add(hit{position{g.number, row}, m.x.took[row]})
+				if h := (hit{position{g.number, row}, m.x.took[row]}); slowest.Takes(h) && m.isConfirmed(row) {
+					slowest.Add(h)
+				}
 			} else if !p.add(m, row) {
 				m.close()
 				return p.records, fmt.Sprintf("%d.%d", g.number, row+1), nil
@@ -127,7 +129,7 @@ func (s *Store) Find(ctx context.Context, q Query) (found []*historypb.Record, n
 		m.close()
 	}
 	if q.Order == Slowest {
-		return slices.DeleteFunc(s.readHits(slowest.Sorted(), byNumber), func(r *historypb.Record) bool { return !q.is(r) }), "", nil
+		return s.readHits(slowest.Sorted(), byNumber), "", nil
 	}
 	return p.records, "", nil
 }
@@ -161,9 +163,13 @@ func (p *page) add(m *matcher, row int) bool {
 	return true
 }
 
-// is reports whether r is one of the requested operations or actions. An index has only the beginning
-// of both.
+// is reports whether a record whose row matches is requested: an index has only the beginning of the
+// names of operations and actions, and milliseconds.
 func (q *Query) is(r *historypb.Record) bool {
+	ended := r.GetEnded().AsTime()
+	if ended.Before(q.Since) || !q.Before.IsZero() && !ended.Before(q.Before) || q.MinRun > 0 && tookOf(r) < q.MinRun {
+		return false
+	}
 	if q.Exact {
 		return (q.Operation == "" || r.GetOperation() == q.Operation) && (q.Action == "" || r.GetAction() == q.Action)
 	}

@@ -185,6 +185,59 @@ func TestFind(t *testing.T) {
 	}
 }
 
+// TestSlowestByName finds the slowest operations of which the index has too little: the end of a name
+// or of a hash, in the memory and in files.
+func TestSlowestByName(t *testing.T) {
+	folder := t.TempDir()
+	s := open(t, folder, Options{})
+	fill(t, s, 0, 3000)
+	check := func(where string, s *Store) {
+		t.Helper()
+		for name, q := range map[string]Query{
+			"operation": {Operation: "*" + recordOf(1201).GetOperation()[20:]}, // it ran for a second
+			"action":    {Action: "*" + recordOf(1201).GetAction()[20:]},
+		} {
+			q.Order, q.Limit = Slowest, 5
+			if got := find(t, s, q); len(got) != 1 || !proto.Equal(got[0], recordOf(1201)) {
+				t.Errorf("%s: the slowest by the end of an %s are %v", where, name, got)
+			}
+		}
+	}
+	check("memory", s)
+	if err := s.Close(); err != nil {
+		t.Fatal(err)
+	}
+	again := open(t, folder, Options{})
+	check("files", again)
+}
+
+// TestTimesWithinMilliseconds limits times more exactly than the index has them.
+func TestTimesWithinMilliseconds(t *testing.T) {
+	s := open(t, "", Options{})
+	at := func(i int) time.Time { return epoch.Add(time.Duration(i) * 100 * time.Microsecond) }
+	for i := range 40 {
+		r := recordOf(i)
+		r.Ended, r.Started = timestamppb.New(at(i)), timestamppb.New(at(-3*i))
+		s.Add(r)
+	}
+	for _, order := range []Order{Pages, Slowest} {
+		for i := range 40 {
+			q := Query{Order: order, Limit: 100, Since: at(i)}
+			if got := find(t, s, q); len(got) != 40-i {
+				t.Errorf("order %d: %d records ended since record %d", order, len(got), i)
+			}
+			q = Query{Order: order, Limit: 100, Before: at(i)}
+			if got := find(t, s, q); len(got) != i {
+				t.Errorf("order %d: %d records ended before record %d", order, len(got), i)
+			}
+			q = Query{Order: order, Limit: 100, MinRun: at(4 * i).Sub(epoch)}
+			if got := find(t, s, q); len(got) != 40-i {
+				t.Errorf("order %d: %d records ran as long as record %d", order, len(got), i)
+			}
+		}
+	}
+}
+
 // TestCrash cuts the files anywhere, as a crash would. All blocks before the cut must be there, and
 // new records are added after them.
 func TestCrash(t *testing.T) {

@@ -6,8 +6,12 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
+
+	"google.golang.org/protobuf/proto"
 
 	"github.com/forerunner-build/forerunner/printable"
+	historypb "github.com/forerunner-build/forerunner/proto/history"
 	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/proto/pattern"
 )
@@ -51,7 +55,7 @@ func (s *Store) match(g *segment, q *Query) (*matcher, error) {
 		}
 	}
 	s.mu.Unlock()
-	if !q.Since.IsZero() && last < q.Since.UnixMilli() || !q.Before.IsZero() && first >= q.Before.UnixMilli() {
+	if !q.Since.IsZero() && last < q.Since.UnixMilli() || !q.Before.IsZero() && first >= endOf(q.Before) {
 		return nil, nil
 	}
 	if m.x == nil {
@@ -68,6 +72,9 @@ func (s *Store) match(g *segment, q *Query) (*matcher, error) {
 	return m, nil
 }
 
+// endOf returns the first millisecond that begins at t or later.
+func endOf(t time.Time) int64 { return t.Add(time.Millisecond - 1).UnixMilli() }
+
 // prepare reads the columns and finds the texts that match.
 func (m *matcher) prepare() error {
 	q, x := m.q, m.x
@@ -79,7 +86,7 @@ func (m *matcher) prepare() error {
 		m.since = uint64(q.Since.UnixMilli())
 	}
 	if !q.Before.IsZero() {
-		m.before = uint64(q.Before.UnixMilli())
+		m.before = uint64(endOf(q.Before))
 	}
 	m.took = uint32(min(q.MinRun.Milliseconds(), 1<<32-1))
 	if len(q.Outcomes) > 0 {
@@ -299,6 +306,18 @@ func (m *matcher) matches(row int) bool {
 		}
 	}
 	return (m.q.Text == "" || m.hasText(row)) && (m.owned == nil || m.owns(row))
+}
+
+// isConfirmed reports whether the record of a row that matches is requested. It reads the record only
+// if the columns do not decide.
+func (m *matcher) isConfirmed(row int) bool {
+	isBorder := m.x.ended[row] == m.since || m.x.ended[row] == m.before-1 || m.q.MinRun > 0 && m.x.took[row] == m.took
+	if m.q.Operation == "" && m.q.Action == "" && !isBorder {
+		return true
+	}
+	r := &historypb.Record{}
+	encoded, err := m.read(row)
+	return err == nil && proto.Unmarshal(encoded, r) == nil && m.q.is(r)
 }
 
 // isFit reports whether the text in a field of a row matches.

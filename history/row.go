@@ -61,14 +61,20 @@ func rowOf(r *historypb.Record) *Row {
 		},
 	}
 	row.NameBy(slices.Values(r.GetArguments()))
-	if r.GetStarted() != nil {
-		row.Took = r.GetEnded().AsTime().Sub(r.GetStarted().AsTime())
-	}
+	row.Took = tookOf(r)
 	if b := r.GetBuild(); b != nil {
 		row.IsBuild = true
 		row.Texts[Target], row.Texts[Worker] = targetsOf(b), originOf(b)
 	}
 	return row
+}
+
+// tookOf returns the duration of the last run; 0: there was none.
+func tookOf(r *historypb.Record) time.Duration {
+	if r.GetStarted() == nil {
+		return 0
+	}
+	return r.GetEnded().AsTime().Sub(r.GetStarted().AsTime())
 }
 
 // commandMark begins the text of Target of an operation that has no target: its command line

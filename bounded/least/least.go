@@ -17,9 +17,14 @@ func Of[T any](most int, compare func(a, b T) int) List[T] {
 	return List[T]{most: most, compare: compare}
 }
 
+// Takes reports whether Add may keep a value.
+func (l *List[T]) Takes(v T) bool {
+	return l.most > 0 && (l.last == nil || l.compare(v, *l.last) < 0)
+}
+
 // Add offers a value.
 func (l *List[T]) Add(v T) {
-	if l.most == 0 || l.last != nil && l.compare(v, *l.last) >= 0 {
+	if !l.Takes(v) {
 		return
 	}
 	l.values = append(l.values, v)
