@@ -54,25 +54,27 @@ func packed(raw []byte, memory *[]byte) []byte {
 // packedBytes is what one record takes if it is compressed alone.
 func packedBytes(encoded []byte) int64 { return int64(len(s2.Encode(nil, encoded))) }
 
-// readBlock returns the records of the block at an offset, and where the next one begins.
+// readBlock returns the records of the block at an offset, and where the next one begins. That is
+// known of a damaged block, too, unless it is 0.
 func (s *Store) readBlock(file io.ReaderAt, f format, offset int64) (raw []byte, next int64, err error) {
 	var header [blockHeader]byte
 	if _, err := file.ReadAt(header[:], offset); err != nil {
 		return nil, 0, err
 	}
 	n := binary.LittleEndian.Uint32(header[:])
-	if n > maxBlockBytes {
+	if n == 0 || n > maxBlockBytes {
 		return nil, 0, errDamaged
 	}
+	next = offset + blockHeader + int64(n)
 	block := make([]byte, n)
 	if _, err := file.ReadAt(block, offset+blockHeader); err != nil {
 		return nil, 0, err
 	}
 	if crc32.Checksum(block, castagnoli) != binary.LittleEndian.Uint32(header[4:]) {
-		return nil, 0, errDamaged
+		return nil, next, errDamaged
 	}
 	raw, err = s.unpack(block, f)
-	return raw, offset + blockHeader + int64(n), err
+	return raw, next, err
 }
 
 // unpack undoes the compression of a block.

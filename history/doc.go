@@ -18,8 +18,9 @@
 // records a second slows down dispatch.
 //
 // Each block and column has a checksum. When a Store is opened, it reads the segments without an
-// index, as after a crash, and truncates a damaged end. A file of another format is an error, and
-// is not overwritten.
+// index, as after a crash, and truncates a damaged end. The first search of a segment checks its
+// index, and rebuilds a damaged one. Damaged blocks and files are logged and skipped. A file of
+// another format is an error, and is not overwritten.
 //
 // # Goroutines and locks
 //

@@ -158,15 +158,22 @@ func (s *Store) load() error {
 	slices.Sort(names)
 	for _, name := range names {
 		g, err := s.openSegment(name)
-		if err != nil {
+		if errors.Is(err, ErrFormat) {
 			return err
 		}
+		isReadable := err == nil
+		if !isReadable {
+			g = s.unreadable(name, err)
+		}
+		if g == nil {
+			continue
+		}
 		s.next = max(s.next, g.number+1)
-		if g.rows > 0 {
+		if g.rows > 0 || !isReadable {
 			s.segments = append(s.segments, g)
 		}
 	}
-	return nil
+	return s.removeStrays()
 }
 
 // Add stores a copy of a record, and reports whether there was room. It does not block.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"hash/crc32"
 	"hash/maphash"
+	"io"
 	"math"
 	"os"
 	"strings"
@@ -338,22 +339,58 @@ type indexFile struct {
 	first, last int64
 }
 
+// wholeIndex is an index that was read.
+func wholeIndex(of *index) *indexFile {
+	x := &indexFile{index: *of.snapshot()}
+	for i := range x.has {
+		x.has[i] = true
+	}
+	return x
+}
+
+// open returns the bytes of a section, their number and their checksum.
+func (x *indexFile) open(s section) (from *io.SectionReader, size int64, sum uint32, err error) {
+	h := x.header[int(s)*sectionHeader:]
+	offset, size := int64(binary.LittleEndian.Uint64(h)), int64(binary.LittleEndian.Uint64(h[8:]))
+	if offset < 0 || size < 0 || offset > x.size || size > x.size-offset {
+		return nil, 0, 0, errDamaged
+	}
+	return io.NewSectionReader(x.file, offset, size), size, binary.LittleEndian.Uint32(h[16:]), nil
+}
+
+// check reads all sections. It keeps none.
+func (x *indexFile) check() error {
+	for s := range sections {
+		from, _, want, err := x.open(s)
+		if err != nil {
+			return err
+		}
+		sum := crc32.New(castagnoli)
+		if _, err := io.Copy(sum, from); err != nil {
+			return err
+		}
+		if sum.Sum32() != want {
+			return fmt.Errorf("section %d: %w", s, errDamaged)
+		}
+	}
+	return nil
+}
+
 // need reads the sections that have not been read yet.
 func (x *indexFile) need(list ...section) error {
 	for _, s := range list {
 		if x.has[s] {
 			continue
 		}
-		h := x.header[int(s)*sectionHeader:]
-		offset, size := int64(binary.LittleEndian.Uint64(h)), int64(binary.LittleEndian.Uint64(h[8:]))
-		if offset < 0 || size < 0 || offset > x.size || size > x.size-offset {
-			return errDamaged
-		}
-		b := make([]byte, size)
-		if _, err := x.file.ReadAt(b, offset); err != nil {
+		from, size, want, err := x.open(s)
+		if err != nil {
 			return err
 		}
-		if crc32.Checksum(b, castagnoli) != binary.LittleEndian.Uint32(h[16:]) {
+		b := make([]byte, size)
+		if _, err := io.ReadFull(from, b); err != nil {
+			return err
+		}
+		if crc32.Checksum(b, castagnoli) != want {
 			return fmt.Errorf("section %d: %w", s, errDamaged)
 		}
 		if err := x.decode(s, b); err != nil {

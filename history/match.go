@@ -47,19 +47,16 @@ type matcher struct {
 func (s *Store) match(g *segment, q *Query) (*matcher, error) {
 	m := &matcher{s: s, g: g, q: q, outcomes: ^uint16(0)}
 	s.mu.Lock()
-	first, last := g.first, g.last
+	rows, first, last := g.rows, g.first, g.last
 	if g.index != nil {
-		m.x = &indexFile{index: *g.index.snapshot()}
-		for i := range m.x.has {
-			m.x.has[i] = true
-		}
+		m.x = wholeIndex(g.index)
 	}
 	s.mu.Unlock()
-	if !q.Since.IsZero() && last < q.Since.UnixMilli() || !q.Before.IsZero() && first >= endOf(q.Before) {
+	if rows == 0 || !q.Since.IsZero() && last < q.Since.UnixMilli() || !q.Before.IsZero() && first >= endOf(q.Before) {
 		return nil, nil
 	}
 	if m.x == nil {
-		x, _, err := openIndex(g.path)
+		x, err := s.indexOf(g)
 		if err != nil {
 			return nil, err
 		}
@@ -360,6 +357,7 @@ func (m *matcher) read(row int) ([]byte, error) {
 	if m.block == nil || m.blockNumber != number {
 		block, err := m.readBlock(number)
 		if err != nil {
+			m.s.tellDamage(m.g, err)
 			return nil, err
 		}
 		m.block, m.blockNumber = block, number
@@ -390,7 +388,7 @@ func (m *matcher) readBlock(number uint32) ([]byte, error) {
 		return pending, nil
 	}
 	if offset == lostBlock {
-		return nil, errDamaged
+		return nil, errGivenUp
 	}
 	var from io.ReaderAt = bytes.NewReader(data)
 	if g.path != "" {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"hash/crc32"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -14,9 +13,6 @@ import (
 	"strings"
 
 	"go.uber.org/zap"
-	"google.golang.org/protobuf/proto"
-
-	historypb "github.com/forerunner-build/forerunner/proto/history"
 )
 
 const (
@@ -27,6 +23,7 @@ const (
 
 var (
 	errDamaged = errors.New("block is damaged")
+	errGivenUp = errors.New("block was never written")
 	castagnoli = crc32.MakeTable(crc32.Castagnoli)
 )
 
@@ -53,6 +50,9 @@ type segment struct {
 	first, last int64
 	// sealed: it gets no more records. It has an index in memory until that is in its file.
 	sealed bool
+	// isChecked: the index's file is not damaged. isDamaged: some records cannot be read, which was
+	// logged. A segment of which nothing can be read has no rows.
+	isChecked, isDamaged bool
 }
 
 func newSegment(folder string, number uint32) *segment {
@@ -121,9 +121,9 @@ func indexPath(segment string) string {
 // openSegment opens a segment. If it has no index, as after a crash, openSegment reads all records
 // and truncates a damaged end.
 func (s *Store) openSegment(path string) (*segment, error) {
-	number, err := strconv.ParseUint(strings.TrimSuffix(filepath.Base(path), segmentSuffix), 10, 32)
+	number, err := numberIn(path)
 	if err != nil {
-		return nil, fmt.Errorf("%s is not the name of a segment", path)
+		return nil, err
 	}
 	file, err := os.OpenFile(path, os.O_RDWR, 0)
 	if err != nil {
@@ -134,7 +134,7 @@ func (s *Store) openSegment(path string) (*segment, error) {
 	if err != nil {
 		return nil, err
 	}
-	g := &segment{number: uint32(number), path: path, size: info.Size(), sealed: true}
+	g := &segment{number: number, path: path, size: info.Size(), sealed: true}
 	begin := make([]byte, len(magic))
 	if n, err := file.ReadAt(begin, 0); n < len(magic) && errors.Is(err, io.EOF) && isBeginOfMagic(string(begin[:n])) {
 		return g, os.Remove(path) // the crash came before the first record
@@ -142,16 +142,16 @@ func (s *Store) openSegment(path string) (*segment, error) {
 		return nil, err
 	}
 	if g.format = format(slices.Index(magics[:], string(begin))); g.format < 0 {
-		return nil, fmt.Errorf("%s has %w: start the version that wrote it, or move %s away", path, ErrFormat, filepath.Dir(path))
+		if err := s.findFormat(g, file, string(begin)); err != nil {
+			return nil, err
+		}
 	}
 	x, size, err := openIndex(path)
 	if err == nil {
 		g.rows, g.first, g.last, g.indexSize = x.rows, x.first, x.last, size
 		return g, x.file.Close()
 	}
-	if !errors.Is(err, fs.ErrNotExist) {
-		s.options.Logger.Warn("an index of records is damaged and was rebuilt", zap.String("file", indexPath(path)), zap.Error(err))
-	}
+	s.tellIndex(g, err)
 	rebuilt := s.rebuild(g, file)
 	if rebuilt.size < info.Size() {
 		s.options.Logger.Warn("the end of a file of records is damaged, as after a crash, and was truncated", zap.String("file", path),
@@ -160,37 +160,23 @@ func (s *Store) openSegment(path string) (*segment, error) {
 			return nil, err
 		}
 	}
-	g.size, g.rows, g.first, g.last = rebuilt.size, rebuilt.rows, rebuilt.first, rebuilt.last
-	g.indexSize, err = writeIndex(path, rebuilt.index)
-	return g, err
+	g.size = rebuilt.size
+	s.use(g, rebuilt)
+	return g, nil
+}
+
+// numberIn returns the number of the segment in a file.
+func numberIn(path string) (uint32, error) {
+	number, err := strconv.ParseUint(strings.TrimSuffix(filepath.Base(path), segmentSuffix), 10, 32)
+	if err != nil {
+		return 0, fmt.Errorf("%s is not the name of a segment", path)
+	}
+	return uint32(number), nil
 }
 
 // isBeginOfMagic reports whether a file that ends so early is one of ours.
 func isBeginOfMagic(s string) bool {
 	return slices.ContainsFunc(magics[:], func(magic string) bool { return strings.HasPrefix(magic, s) })
-}
-
-// rebuild reads all blocks up to the first that is damaged.
-func (s *Store) rebuild(g *segment, file io.ReaderAt) *segment {
-	again := &segment{index: newIndex(), size: int64(len(magic))}
-	for {
-		raw, next, err := s.readBlock(file, g.format, again.size)
-		if err != nil {
-			return again
-		}
-		block := uint32(len(again.index.offsets))
-		for at := 0; at < len(raw); {
-			r := &historypb.Record{}
-			encoded, ok := itemAt(raw, at)
-			if !ok || proto.Unmarshal(encoded, r) != nil {
-				return again // the block was written like this: the rest is useless
-			}
-			again.note(rowOf(r), block, uint32(at))
-			at += FreeBytes + len(encoded)
-		}
-		again.index.offsets = append(again.index.offsets, uint32(again.size))
-		again.size = next
-	}
 }
 
 // itemAt returns the encoded record at a place of a block.
