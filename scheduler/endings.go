@@ -32,6 +32,9 @@ func (s *endings) conclude(out event.Out) {
 			s.finished(st)
 		}
 	}
+	for i := range out.Left {
+		s.finished(&out.Left[i])
+	}
 	for i := range out.Retries {
 		s.retried(&out.Retries[i])
 	}

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"testing"
+	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"github.com/prometheus/client_golang/prometheus"
@@ -13,10 +14,13 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
 
+	"github.com/forerunner-build/forerunner/history"
+	historypb "github.com/forerunner-build/forerunner/proto/history"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
 	"github.com/forerunner-build/forerunner/scheduler/core"
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/engine"
+	"github.com/forerunner-build/forerunner/scheduler/finished"
 )
 
 // TestCallThatIsGoneSaysNothing has a cancelled call of a worker arrive after its next call.
@@ -46,6 +50,53 @@ func TestCallThatIsGoneSaysNothing(t *testing.T) {
 		}
 		w.completed(d, success)
 		s.done()
+	})
+}
+
+// TestOperationsWithoutClientsHaveRecords has the clients of two operations leave, of which one runs
+// and one waits: both operations have a record with that end, and so has one whose client stays.
+func TestOperationsWithoutClientsHaveRecords(t *testing.T) {
+	var store *history.Store
+	inFarmWith(t, func() ServerOptions {
+		store = must(history.Open("", history.Options{}))
+		return ServerOptions{Finished: finished.New(finished.Options{Store: store})}
+	}, func(t *testing.T, f *farm) {
+		ctx, leave := context.WithCancel(t.Context())
+		w := f.worker("w")
+		runs := f.storage.action("runs")
+		first := f.execute(ctx, &repb.ExecuteRequest{ActionDigest: runs})
+		running := first.at(repb.ExecutionStage_QUEUED).GetName()
+		w.idle()
+		first.at(repb.ExecutionStage_EXECUTING)
+		w.running(runs)
+		second := f.execute(ctx, &repb.ExecuteRequest{ActionDigest: f.storage.action("waits")})
+		waiting := second.at(repb.ExecutionStage_QUEUED).GetName()
+		leave()
+		time.Sleep(2 * f.server.requests.Config().ClientGrace)
+		stays := f.storage.action("stays")
+		third := f.execute(t.Context(), &repb.ExecuteRequest{ActionDigest: stays})
+		ended := third.at(repb.ExecutionStage_QUEUED).GetName()
+		w = f.worker("another")
+		w.idle()
+		w.completed(stays, success)
+		third.done()
+		found, _, err := store.Find(t.Context(), history.Query{Limit: 10})
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := map[string]historypb.Outcome{}
+		for _, r := range found {
+			got[r.GetOperation()] = r.GetOutcome()
+			if r.GetOperation() == running && (r.GetWorker() == "" || r.GetAttempts() != 1) {
+				t.Errorf("the record of the one that ran: %v", r)
+			}
+		}
+		want := map[string]historypb.Outcome{
+			running: historypb.Outcome_CANCELLED, waiting: historypb.Outcome_CANCELLED, ended: historypb.Outcome_SUCCEEDED,
+		}
+		if len(found) != 3 || !maps.Equal(got, want) {
+			t.Errorf("records of %v, want %v", got, want)
+		}
 	})
 }
 

@@ -25,6 +25,8 @@ type clients struct {
 	runs       *runs
 	calls      *calls
 	tally      *view.Tally
+	// left are those of the present event.
+	left *[]event.Status
 }
 
 func (c *clients) submit(e event.Submit) error {
@@ -194,6 +196,9 @@ func (c *clients) abort(o *operation, resp *repb.ExecuteResponse, why event.Why)
 
 // abandon drops an operation because no client came back for it.
 func (c *clients) abandon(o *operation) {
+	last := o.status()
+	last.Stage, last.Ended, last.Response = repb.ExecutionStage_COMPLETED, c.Now, failure(codes.Canceled, "no client waited for it any more")
+	*c.left = append(*c.left, last)
 	c.operations.drop(o)
 	c.leave(o.task, o, event.Abandoned)
 	o.task = nil

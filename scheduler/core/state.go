@@ -70,7 +70,7 @@ func NewState(c tuning.Config) (*State, error) {
 	}
 	s.clients = &clients{
 		Clock: s.Clock, cfg: &s.cfg, operations: s.operations, inFlight: &s.inFlight, orphans: s.orphans,
-		dispatch: s.dispatch, runs: s.runs, calls: s.calls, tally: &s.tally,
+		dispatch: s.dispatch, runs: s.runs, calls: s.calls, tally: &s.tally, left: &s.out.Left,
 	}
 	s.reports = &reports{
 		Clock: s.Clock, cfg: &s.cfg, operations: s.operations, inFlight: &s.inFlight, orphans: s.orphans,
