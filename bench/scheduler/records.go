@@ -1,0 +1,136 @@
+package scheduler
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"google.golang.org/grpc"
+
+	"github.com/forerunner-build/forerunner/bench/report"
+	"github.com/forerunner-build/forerunner/pause"
+)
+
+const (
+	// Two schedulers, one of which keeps no records, alternate windows of so many actions.
+	recordsWindow = 8_000
+	recordsWarm   = 1 // windows that are not measured
+	// recordsRest follows each window: what the scheduler writes later does not disturb the other.
+	recordsRest = time.Second
+)
+
+func recordsNames() []string { return []string{"grpc_records", "grpc_record_cpu_us"} }
+
+// A turn is one scheduler during its windows.
+type turn struct {
+	process *schedulerProcess
+	clients []*grpc.ClientConn
+}
+
+// A windowSample is a window: actions a second, and the scheduler's CPU time for each in µs.
+type windowSample struct{ actionsPerSecond, cpu float64 }
+
+// records measures what records cost: each run has two schedulers whose windows alternate.
+func (b *grpcBench) records(ctx context.Context, runs int) ([]report.Row, error) {
+	var pairs [][2]windowSample // without and with records
+	for run := range runs {
+		err := b.beside(ctx, "without", func(ctx context.Context, without turn) error {
+			return b.beside(ctx, "with", func(ctx context.Context, with turn) error {
+				more, err := b.alternate(ctx, [2]turn{without, with})
+				pairs = append(pairs, more...)
+				return err
+			})
+		}, "--keep-records", "0s")
+		if err != nil {
+			return nil, err
+		}
+		report.Progress("run %d of grpc_records: %s", run+1, report.Spread(ratiosOf(pairs)))
+	}
+	return recordsRows(pairs), nil
+}
+
+// beside calls use while a scheduler with some flags and its workers run beside others.
+func (b *grpcBench) beside(ctx context.Context, name string, use func(context.Context, turn) error, flags ...string) error {
+	one := *b
+	one.dir = filepath.Join(b.dir, name)
+	if err := os.MkdirAll(one.dir, 0o700); err != nil {
+		return err
+	}
+	return one.with(ctx, func(p *schedulerProcess) error {
+		if err := one.load.Upload(ctx, p.conn); err != nil {
+			return err
+		}
+		return one.withWorkers(ctx, p, 20, func(ctx context.Context, clients []*grpc.ClientConn) error {
+			return use(ctx, turn{p, clients})
+		})
+	}, flags...)
+}
+
+// alternate gives each scheduler all actions, a window each in turn.
+func (b *grpcBench) alternate(ctx context.Context, turns [2]turn) (pairs [][2]windowSample, err error) {
+	for i := 0; (i+1)*recordsWindow <= len(b.load.Actions); i++ {
+		var pair [2]windowSample
+		order := []int{0, 1}
+		if i%2 != 0 {
+			slices.Reverse(order)
+		}
+		for _, which := range order {
+			if pair[which], err = b.window(ctx, turns[which], i*recordsWindow); err != nil {
+				return pairs, err
+			}
+		}
+		if i >= recordsWarm {
+			pairs = append(pairs, pair)
+		}
+	}
+	return pairs, nil
+}
+
+func (b *grpcBench) window(ctx context.Context, t turn, from int) (s windowSample, err error) {
+	before, err := t.process.used(ctx)
+	if err != nil {
+		return s, err
+	}
+	took, err := b.load.Run(ctx, t.clients, from, from+recordsWindow)
+	if err != nil {
+		return s, err
+	}
+	if err := pause.For(ctx, recordsRest); err != nil {
+		return s, err
+	}
+	after, err := t.process.used(ctx)
+	return windowSample{
+		actionsPerSecond: recordsWindow / took.Seconds(),
+		cpu:              float64((after.CPU - before.CPU).Microseconds()) / recordsWindow,
+	}, err
+}
+
+func ratiosOf(pairs [][2]windowSample) (ratios []float64) {
+	for _, p := range pairs {
+		ratios = append(ratios, p[1].actionsPerSecond/p[0].actionsPerSecond)
+	}
+	return ratios
+}
+
+// recordsRows returns the rows of recordsNames.
+func recordsRows(pairs [][2]windowSample) []report.Row {
+	var rates, cpus [2][]float64
+	var costs []float64
+	for _, p := range pairs {
+		for i, s := range p {
+			rates[i], cpus[i] = append(rates[i], s.actionsPerSecond), append(cpus[i], s.cpu)
+		}
+		costs = append(costs, p[1].cpu-p[0].cpu)
+	}
+	ratios := ratiosOf(pairs)
+	ratio := report.NewRow("grpc_records", report.Median(ratios), "ratio")
+	ratio.Wanted, ratio.Baseline = "≥ 0.98", fmt.Sprintf("%.0f actions/s", report.Median(rates[0]))
+	ratio.Note = fmt.Sprintf("%.0f actions/s with records; %s, %d pairs", report.Median(rates[1]), report.Spread(ratios), len(pairs))
+	cost := report.NewRow("grpc_record_cpu_us", report.Median(costs), "µs")
+	cost.Baseline = fmt.Sprintf("%.1f µs for an action without", report.Median(cpus[0]))
+	cost.Note = fmt.Sprintf("%s, %d pairs", report.Spread(costs), len(pairs))
+	return []report.Row{ratio, cost}
+}
