@@ -52,7 +52,7 @@ func (c busyCell) names() []string {
 func openNames() []string { return []string{"open_stream_bytes", "open_stream_cpu_us"} }
 
 func grpcNames() []string {
-	names := slices.Concat(openNames(), recordsNames())
+	names := openNames()
 	for _, c := range busyCells() {
 		names = append(names, c.names()...)
 	}
@@ -103,13 +103,6 @@ func benchGRPC(ctx context.Context, o *report.Options) (rows []report.Row, err e
 			samples = append(samples, s)
 		}
 		rows = append(rows, c.rows(samples)...)
-	}
-	if o.Wants(recordsNames()...) {
-		b.load.SkipLookup = false
-		more, err := b.records(ctx, o.Runs)
-		if rows = append(rows, more...); err != nil {
-			return rows, err
-		}
 	}
 	if o.Wants(openNames()...) {
 		more, err := b.open(ctx)

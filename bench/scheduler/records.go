@@ -10,12 +10,14 @@ import (
 
 	"google.golang.org/grpc"
 
+	"github.com/forerunner-build/forerunner/bench/load"
 	"github.com/forerunner-build/forerunner/bench/report"
 	"github.com/forerunner-build/forerunner/pause"
 )
 
 const (
-	// Two schedulers, one of which keeps no records, alternate windows of so many actions.
+	recordsActions = 80_000
+	// One of the schedulers keeps no records. Windows have so many actions.
 	recordsWindow = 4_000
 	recordsWarm   = 3 // windows that are not measured
 	// recordsRest follows each window: what the scheduler writes later does not disturb the other.
@@ -24,8 +26,6 @@ const (
 	// kernel has its part.
 	mostOthers = 0.2
 )
-
-func recordsNames() []string { return []string{"grpc_records", "grpc_record_cpu_us"} }
 
 // A turn is one scheduler during its windows.
 type turn struct {
@@ -37,8 +37,14 @@ type turn struct {
 // the share of the machine's CPU time that other programs had.
 type windowSample struct{ actionsPerSecond, cpu, others float64 }
 
-// records measures what records cost: each run has two schedulers whose windows alternate.
-func (b *grpcBench) records(ctx context.Context, runs int) ([]report.Row, error) {
+// Records measures what records of completed operations cost a scheduler that clients and workers
+// call over gRPC. Each run has two schedulers, with their data in dir, whose windows alternate.
+func Records(ctx context.Context, dir string, runs int) ([]report.Row, error) {
+	all, err := load.New(recordsActions, 100)
+	if err != nil {
+		return nil, err
+	}
+	b := &grpcBench{dir: dir, load: all}
 	var pairs [][2]windowSample // without and with records
 	for run := range runs {
 		err := b.beside(ctx, "without", func(ctx context.Context, without turn) error {
@@ -51,7 +57,7 @@ func (b *grpcBench) records(ctx context.Context, runs int) ([]report.Row, error)
 		if err != nil {
 			return nil, err
 		}
-		report.Progress("run %d of grpc_records: median %.3f, %s", run+1, report.Median(ratiosOf(pairs)), report.Spread(ratiosOf(pairs)))
+		report.Progress("records over gRPC, run %d: median %.3f, %s", run+1, report.Median(ratiosOf(pairs)), report.Spread(ratiosOf(pairs)))
 	}
 	return recordsRows(pairs), nil
 }
@@ -140,7 +146,7 @@ func undisturbed(pairs [][2]windowSample) [][2]windowSample {
 	return quiet
 }
 
-// recordsRows returns the rows of recordsNames.
+// recordsRows returns the rows of Records.
 func recordsRows(all [][2]windowSample) []report.Row {
 	pairs := undisturbed(all)
 	many := fmt.Sprintf("%d of %d pairs", len(pairs), len(all))
@@ -153,10 +159,10 @@ func recordsRows(all [][2]windowSample) []report.Row {
 		costs = append(costs, p[1].cpu-p[0].cpu)
 	}
 	ratios := ratiosOf(pairs)
-	ratio := report.NewRow("grpc_records", report.Median(ratios), "ratio")
+	ratio := report.NewRow("records_dispatch", report.Median(ratios), "ratio")
 	ratio.Wanted, ratio.Baseline = "≥ 0.98", fmt.Sprintf("%.0f actions/s", report.Median(rates[0]))
 	ratio.Note = fmt.Sprintf("%.0f actions/s with records; %s, %s", report.Median(rates[1]), report.Spread(ratios), many)
-	cost := report.NewRow("grpc_record_cpu_us", report.Median(costs), "µs")
+	cost := report.NewRow("record_cpu_us", report.Median(costs), "µs")
 	cost.Baseline = fmt.Sprintf("%.1f µs for an action without", report.Median(cpus[0]))
 	cost.Note = fmt.Sprintf("%s, %s", report.Spread(costs), many)
 	return []report.Row{ratio, cost}
