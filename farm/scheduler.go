@@ -115,6 +115,10 @@ func (s *Scheduler) serve(ctx, abort context.Context, term uint64, ready func(ad
 	if err != nil {
 		return err
 	}
+	memory, err := s.Callers.Memory.Bytes()
+	if err != nil {
+		return err
+	}
 	registry, can := serve.NewRegistry(), &serve.Readiness{}
 	if s.joined != nil {
 		registry.MustRegister(prometheus.WrapCollectorWith(prometheus.Labels{"half": "worker"}, undescribed{s.joined.metrics}))
@@ -124,7 +128,7 @@ func (s *Scheduler) serve(ctx, abort context.Context, term uint64, ready func(ad
 	defer func() { err = errors.Join(err, open.close()) }()
 	clients := &serve.Activity{}
 	storage, err := s.Storage.Open(ctx, storage.Options{
-		Data: s.Data, Guarded: config.protect.Guard != nil, Disk: s.Disk, Client: s.Client, Patience: s.storagePatience(),
+		Data: s.Data, Guarded: config.protect.Guard != nil, Disk: s.Disk, Client: s.Client, Patience: s.storagePatience(), Memory: memory,
 		Load: scrub.Load{Busy: s.storageBusy(clients), Logger: s.Logger, Metrics: registry},
 	})
 	if err != nil {

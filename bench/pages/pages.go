@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/forerunner-build/forerunner/bench/report"
+	"github.com/forerunner-build/forerunner/bench/scheduler"
 	"github.com/forerunner-build/forerunner/history"
 )
 
@@ -118,12 +119,16 @@ func rowsOfRecords(ctx context.Context, o *pagesOptions) (_ []report.Row, err er
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, leave()) }()
+	rows, err := scheduler.Records(ctx, dir, max(1, o.runs/3))
+	if err != nil {
+		return nil, fmt.Errorf("records over gRPC: %w", err)
+	}
 	shape := manyRecords()
 	figures, err := measureRecords(ctx, shape, dir, o.runs)
 	if err != nil {
 		return nil, err
 	}
-	return figures.rows(shape), nil
+	return append(rows, figures.rows(shape)...), nil
 }
 
 // pagesFigures are the results of pages with a long queue.

@@ -66,12 +66,15 @@ func NewCPUUse() CPUUse {
 // Others returns the share of the machine's CPU time that others have had since the beginning:
 // other programs, the kernel for itself, and other machines on the same host. It is 0 if this is
 // unknown.
-func (u CPUUse) Others() float64 {
+func (u CPUUse) Others() float64 { return u.OthersThan(0) }
+
+// OthersThan is Others where so much CPU time was that of children of this program.
+func (u CPUUse) OthersThan(children time.Duration) float64 {
 	now := NewCPUUse()
 	if now.all <= u.all {
 		return 0
 	}
-	return max(0, float64(now.busy-u.busy-(now.own-u.own))/float64(now.all-u.all))
+	return max(0, float64(now.busy-u.busy-(now.own-u.own)-children)/float64(now.all-u.all))
 }
 
 // machineTimes returns the CPU time of all CPUs since the machine started, and how much of it was

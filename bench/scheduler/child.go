@@ -22,8 +22,6 @@ import (
 	"github.com/forerunner-build/forerunner/farm/dial"
 	"github.com/forerunner-build/forerunner/farm/flags"
 	"github.com/forerunner-build/forerunner/farm/serve"
-	"github.com/forerunner-build/forerunner/farm/storage"
-	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
 )
 
 // A usage is the resource usage of a process so far, and its present memory. Memory is in bytes.
@@ -44,9 +42,9 @@ type schedulerProcess struct {
 	address string
 }
 
-// startScheduler runs this program as a scheduler. The scheduler stores its data in dir, or uses
-// the storage at an address.
-func startScheduler(ctx context.Context, dir, storage string) (_ *schedulerProcess, err error) {
+// startScheduler runs this program as a scheduler with some flags. The scheduler stores its data in
+// dir.
+func startScheduler(ctx context.Context, dir string, flags ...string) (_ *schedulerProcess, err error) {
 	program, err := os.Executable()
 	if err != nil {
 		return nil, err
@@ -56,7 +54,7 @@ func startScheduler(ctx context.Context, dir, storage string) (_ *schedulerProce
 		return nil, err
 	}
 	defer func() { err = errors.Join(err, log.Close()) }()
-	p := &schedulerProcess{cmd: exec.CommandContext(ctx, program, "scheduler-child", dir, storage)}
+	p := &schedulerProcess{cmd: exec.CommandContext(ctx, program, append([]string{childName, "--data", dir}, flags...)...)}
 	p.cmd.Stderr = log
 	if p.ask, err = p.cmd.StdinPipe(); err != nil {
 		return nil, err
@@ -109,33 +107,32 @@ func (p *schedulerProcess) profile(path string) error {
 	return err
 }
 
-// NewChildCommand is the command that this program runs in a child process: "bench scheduler-child
-// DIR STORAGE" serves as forerunner-scheduler does until its standard input ends. Each line of
-// input is "usage", which it answers, or a path for profiles.
+// childName is the command that this program runs in a child process.
+const childName = "scheduler-child"
+
+// NewChildCommand returns the command that this program runs in a child process: it serves as
+// forerunner-scheduler does with the same flags, until its standard input ends. Each line of input
+// is "usage", which it answers, or a path for profiles.
 func NewChildCommand() *cobra.Command {
-	return &cobra.Command{
-		Use: "scheduler-child", Hidden: true, Args: cobra.ExactArgs(2),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return serveScheduler(cmd.Context(), args[0], args[1])
-		},
-	}
+	s := &farm.Scheduler{}
+	cmd := flags.NewCommand(childName, "", "", s.Settings(), func(cmd *cobra.Command, _ []string) error {
+		return serveScheduler(cmd.Context(), s)
+	})
+	cmd.Hidden = true
+	return cmd
 }
 
-func serveScheduler(ctx context.Context, dir, location string) error {
-	log, err := flags.Logging{}.NewLogger()
-	if err != nil {
+func serveScheduler(ctx context.Context, s *farm.Scheduler) (err error) {
+	if s.Logger, err = (flags.Logging{}).NewLogger(); err != nil {
 		return err
 	}
-	defer func() { _ = log.Sync() }()
+	defer func() { _ = s.Logger.Sync() }()
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	defer serve.PaceMemory(ctx, report.MemoryBytes, true)()
 	out := json.NewEncoder(os.Stdout)
-	s := farm.Scheduler{
-		Listen: "127.0.0.1:0", Data: dir, Storage: storage.Settings{Location: location, CacheSize: "8G"}, Logger: log,
-		// Here all clients have the same address.
-		Config: tuning.Config{MaxPerClient: 2 * openStreams},
-	}
+	s.Listen, s.HTTP, s.Storage.CacheSize = "127.0.0.1:0", "", "8G"
+	s.Config.MaxPerClient = 2 * openStreams // here all clients have the same address
 	answered := make(chan error, 1)
 	err = s.Run(ctx, ctx, func(address string) error {
 		if err := out.Encode(address); err != nil {

@@ -84,7 +84,7 @@ func benchGRPC(ctx context.Context, o *report.Options) (rows []report.Row, err e
 		return nil, err
 	}
 	report.Progress("bringing %d actions to the storage", len(b.load.Actions))
-	if err := b.with(ctx, "", func(p *schedulerProcess) error { return b.load.Upload(ctx, p.conn) }); err != nil {
+	if err := b.with(ctx, func(p *schedulerProcess) error { return b.load.Upload(ctx, p.conn) }); err != nil {
 		return nil, err
 	}
 	for _, c := range busyCells() {
@@ -143,10 +143,9 @@ func (c busyCell) rows(samples []busySample) []report.Row {
 	return rows
 }
 
-// with calls use while a scheduler runs. The scheduler uses the given storage, or its own if
-// storage is empty.
-func (b *grpcBench) with(ctx context.Context, storage string, use func(p *schedulerProcess) error) error {
-	p, err := startScheduler(ctx, filepath.Join(b.dir, "scheduler"), storage)
+// with calls use while a scheduler with some flags runs.
+func (b *grpcBench) with(ctx context.Context, use func(p *schedulerProcess) error, flags ...string) error {
+	p, err := startScheduler(ctx, filepath.Join(b.dir, "scheduler"), flags...)
 	if err != nil {
 		return err
 	}
@@ -155,21 +154,21 @@ func (b *grpcBench) with(ctx context.Context, storage string, use func(p *schedu
 
 // busy measures clients that each always have one action to run, and workers that run them.
 func (b *grpcBench) busy(ctx context.Context, c busyCell) (s busySample, err error) {
-	storage := ""
+	var flags []string
 	if c.apart {
 		address, stop, err := b.serveStorage()
 		if err != nil {
 			return s, err
 		}
 		defer stop()
-		storage = "grpc://" + address
+		flags = []string{"--storage", "grpc://" + address}
 	}
-	err = b.with(ctx, storage, func(p *schedulerProcess) error {
+	err = b.with(ctx, func(p *schedulerProcess) error {
 		return b.withWorkers(ctx, p, c.perConnection, func(ctx context.Context, clients []*grpc.ClientConn) error {
 			s, err = b.measureBusy(ctx, p, clients, "busy"+c.suffix)
 			return err
 		})
-	})
+	}, flags...)
 	return s, err
 }
 

@@ -22,7 +22,7 @@ const (
 // open measures the cost of queued operations, each with a client's open stream.
 func (b *grpcBench) open(ctx context.Context) (rows []report.Row, err error) {
 	report.Progress("queueing %d operations", openStreams)
-	err = b.with(ctx, "", func(p *schedulerProcess) error {
+	err = b.with(ctx, func(p *schedulerProcess) error {
 		conns, closeConns, err := load.Connect(p.address, openStreams, openPerConnection)
 		if err != nil {
 			return err

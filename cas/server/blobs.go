@@ -84,9 +84,8 @@ func (v *storageService) BatchUpdateBlobs(
 		return nil, err
 	}
 	resp := &repb.BatchUpdateBlobsResponse{}
-	blobs := v.s.content(r.GetInstanceName())
 	for _, e := range r.GetRequests() {
-		err := v.update(ctx, blobs, fn, e)
+		err := v.update(ctx, r.GetInstanceName(), fn, e)
 		if ctx.Err() != nil {
 			return nil, v.s.writeStatus(ctx.Err())
 		}
@@ -123,7 +122,7 @@ func (s *Server) checkBatch(n int, size func(int) int64) error {
 }
 
 func (v *storageService) update(
-	ctx context.Context, blobs cas.Content, fn digest.Function, e *repb.BatchUpdateBlobsRequest_Request,
+	ctx context.Context, instance string, fn digest.Function, e *repb.BatchUpdateBlobsRequest_Request,
 ) error {
 	d, err := digest.FromProto(fn, e.GetDigest())
 	if err != nil {
@@ -142,7 +141,16 @@ func (v *storageService) update(
 	default:
 		return status.Errorf(codes.InvalidArgument, "blob %s: compressor %s is not supported", d, e.GetCompressor())
 	}
-	return v.s.uploads.givingWay(func() error { return blobs.PutBytes(ctx, d, data) })
+	return v.s.putBytes(ctx, instance, d, data)
+}
+
+// putBytes stores a blob that has come at once.
+func (s *Server) putBytes(ctx context.Context, instance string, d digest.Digest, b []byte) error {
+	err := s.uploads.givingWay(func() error { return s.content(instance).PutBytes(ctx, d, b) })
+	if err == nil {
+		s.recent.add(instance, d, b)
+	}
+	return err
 }
 
 // BatchReadBlobs answers in the order of the request, with one status each.

@@ -4,7 +4,8 @@
 // It hashes blobs that it reads completely, and sends nothing that is wrong. It accesses blobs
 // through the content of the request's instance name. Server.MissingInputs finds, before an action
 // runs, the inputs that its instance name lacks, because workers share theirs. A Reader is the
-// read-only part of a Server.
+// read-only part of a Server. Server.ReadBlob, for the program itself, finds small blobs that an
+// instance name has just uploaded in memory.
 //
 // # Uploads
 //
@@ -15,6 +16,6 @@
 // # Goroutines and locks
 //
 // It starts no goroutines. upload.io comes before uploads.mu, that before the store's; ownTrees.mu
-// is alone. None is held during I/O, a callback or a wait except upload.io, which serializes access
+// and the lock of the recent blobs are alone. None is held during I/O, a callback or a wait except upload.io, which serializes access
 // to the file of an upload.
 package server

@@ -65,9 +65,12 @@ func (p *ownTrees) addLocked(k treeKey) {
 // Isolated reports whether each instance name sees only blobs that it has uploaded.
 func (s *Server) Isolated() bool { return s.store.Isolated() }
 
-// ReadBlob returns the bytes of d, if the instance name has it. The errors are the same as those of
-// Store.ReadBlob.
+// ReadBlob returns the bytes of d, which the caller must not change, if the instance name has it, or
+// had it a moment ago. The errors are the same as those of Store.ReadBlob.
 func (s *Server) ReadBlob(ctx context.Context, instance string, d digest.Digest) ([]byte, error) {
+	if b, ok := s.recent.get(instance, d); ok {
+		return b, nil
+	}
 	return s.content(instance).ReadBlob(ctx, d)
 }
 

@@ -49,6 +49,9 @@ type Options struct {
 	// answer; 0 means that it needs none any more. It gets the context of the call. Nil: there is
 	// always enough.
 	WaitForMemory func(ctx context.Context, bytes int64) error
+	// Memory is the memory limit of the program, of which the Server takes a small part; 0: no
+	// limit.
+	Memory int64
 	// MaxPartialUploads bounds the interrupted uploads that are kept to be resumed (default 128).
 	// PartialUploadAge is for how long they are kept (default 30 minutes); an expired one is
 	// removed when the next upload begins or breaks off. They take space in the Store, and are
@@ -105,6 +108,7 @@ type Server struct {
 	shared  cas.Readable // of a Reader; nil: content depends on the instance name
 	actions Results
 	trees   ownTrees
+	recent  recent
 	options Options
 	log     *zap.Logger
 	uploads *uploads
@@ -124,6 +128,7 @@ func New(s Store, a Results, o Options) *Server {
 		actions: a,
 		options: o,
 		log:     o.Logger,
+		recent:  newRecent(o.Memory),
 		uploads: uploads,
 		decoder: wire.NewBatchDecoder(),
 		encoder: wire.NewBatchEncoder(),

@@ -59,6 +59,10 @@ func (v *byteStreamService) write(stream bytestream.ByteStream_WriteServer) (int
 	if there {
 		return completedSize(name), nil
 	}
+	if isWhole(first, name) {
+		err := v.s.putBytes(context.WithoutCancel(stream.Context()), name.Instance, name.Digest, first.GetData())
+		return int64(len(first.GetData())), err
+	}
 	turn, err := v.s.uploads.begin(name, first.GetWriteOffset())
 	if err != nil {
 		return 0, err
@@ -110,6 +114,12 @@ func (v *byteStreamService) checkWrite(ctx context.Context, first *bytestream.Wr
 			"upload %s: write_offset %d is not within the blob", name, offset)
 	}
 	return name, v.s.checkUploadSize(d)
+}
+
+// isWhole reports whether a request has a whole small blob: it takes no place among the uploads.
+func isWhole(r *bytestream.WriteRequest, name wire.Resource) bool {
+	return r.GetFinishWrite() && r.GetWriteOffset() == 0 && name.Compressor == repb.Compressor_IDENTITY &&
+		len(r.GetData()) <= recentBlob
 }
 
 // completedSize is REv2's committed_size when the blob is present before the client has sent it.

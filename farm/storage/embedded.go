@@ -46,7 +46,7 @@ func (s *Settings) embed(dir string, o Options) (*Opened, error) {
 	}
 	options := casserver.Options{
 		Logger: o.Load.Logger, AllowActionUpdates: o.Guarded || s.CacheWrites == Clients,
-		WaitForMemory: intake.Reserve,
+		WaitForMemory: intake.Reserve, Memory: o.Memory,
 	}
 	var grants *casserver.Grants // nil: none are needed
 	if !options.AllowActionUpdates {

@@ -39,6 +39,7 @@ type Options struct {
 	Guarded  bool          // authentication is on
 	Disk     scrub.Disk    // for embedded storage
 	Load     scrub.Load    // has the logger
+	Memory   int64         // memory limit of the program, in bytes; 0: none
 	Client   dial.Client   // calls external storage
 	Patience time.Duration // limits Learn; 0: it waits for external storage without limit
 }
