@@ -581,6 +581,7 @@ func TestCommandsInPlaceOfTargets(t *testing.T) {
 	s.Add(&historypb.Record{Operation: "operations/2", Ended: at(2), Arguments: []string{"/usr/bin/gcc", "-o", "my hello", "hello.c"}})
 	s.Add(&historypb.Record{Operation: "operations/3", Ended: at(3), Arguments: []string{"sh", "-c", "x\ny\u202e"}})
 	s.Add(&historypb.Record{Operation: "operations/4", Ended: at(4)})
+	s.Add(&historypb.Record{Operation: "operations/5", Ended: at(5), Target: "\nodd"})
 	names := func(q Query) (list string) {
 		q.Limit = 10
 		for _, r := range find(t, s, q) {
@@ -595,7 +596,7 @@ func TestCommandsInPlaceOfTargets(t *testing.T) {
 				t.Errorf("%s: the text %q finds %q, want %q", when, text, got, want)
 			}
 		}
-		for glob, want := range map[string]string{"*gcc*": "21", "/usr/bin/gcc*": "2", "//a:gcc": "1", "": "432", "*": "4321"} {
+		for glob, want := range map[string]string{"*gcc*": "21", "/usr/bin/gcc*": "2", "//a:gcc": "1", "": "432", "*": "54321", "?odd": "5"} {
 			if got := names(Query{Where: map[Field]string{Target: glob}}); got != want {
 				t.Errorf("%s: the target %q finds %q, want %q", when, glob, got, want)
 			}

@@ -78,8 +78,8 @@ func tookOf(r *historypb.Record) time.Duration {
 }
 
 // commandMark begins the text of Target of an operation that has no target: its command line
-// follows, as lists show it.
-const commandMark = "\n"
+// follows, as lists show it. No target begins so, because it would not be UTF-8.
+const commandMark = "\xff"
 
 // isCommand reports whether a text of Target is a command line.
 func isCommand(text string) bool { return strings.HasPrefix(text, commandMark) }
