@@ -59,7 +59,7 @@ func remembered(t *testing.T, s *Scheduler) (scheduler.ServerOptions, *observer.
 		t.Fatal(err)
 	}
 	o := scheduler.ServerOptions{Logger: s.Logger}
-	config, err := s.configured()
+	config, err := s.check()
 	if err != nil {
 		t.Fatal(err)
 	}
