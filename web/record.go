@@ -152,7 +152,7 @@ func (p *recordPages) kept(ctx context.Context, r *historypb.Record, title strin
 // Bazel's execution root. It omits the environment for viewers who may not read the content of the
 // instance name, as some owners of operations may not.
 func (p *recordPages) again(ctx context.Context, r *historypb.Record) string {
-	command := &repb.Command{Arguments: r.GetArguments()}
+	command, isWhole := &repb.Command{Arguments: r.GetArguments()}, false
 	fn, err := stored.Function(r.GetDigestFunction())
 	if err != nil {
 		return ""
@@ -160,7 +160,7 @@ func (p *recordPages) again(ctx context.Context, r *historypb.Record) string {
 	if d, err := stored.Digest(fn, r.GetCommand()); err == nil && mayRead(ctx, r.GetInstanceName()) {
 		whole := &repb.Command{}
 		if _, err := stored.Message(ctx, p.blobs(r.GetInstanceName(), fn), d, stored.MaxBytes, whole); err == nil {
-			command = whole
+			command, isWhole = whole, true
 		}
 	}
 	if len(command.GetArguments()) == 0 {
@@ -170,12 +170,11 @@ func (p *recordPages) again(ctx context.Context, r *historypb.Record) string {
 	if dir := command.GetWorkingDirectory(); dir != "" {
 		fmt.Fprintf(&line, "cd %s && ", printable.Command([]string{dir}))
 	}
-	if env := command.GetEnvironmentVariables(); len(env) > 0 {
-		line.WriteString("env -i")
-		for _, e := range env {
-			fmt.Fprintf(&line, " %s", printable.Command([]string{e.GetName() + "=" + e.GetValue()}))
+	if isWhole {
+		line.WriteString("env -i ")
+		for _, e := range command.GetEnvironmentVariables() {
+			fmt.Fprintf(&line, "%s ", printable.Command([]string{e.GetName() + "=" + e.GetValue()}))
 		}
-		line.WriteString(" ")
 	}
 	line.WriteString(printable.Command(command.GetArguments()))
 	if len(command.GetArguments()) == len(r.GetArguments()) && r.GetArgumentsCut() {
