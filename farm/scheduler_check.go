@@ -73,7 +73,7 @@ func (s *Scheduler) checkParts(o storage.Options) error {
 	}
 	for _, check := range []func() error{
 		func() error { return s.Ports.Check("--listen", s.Listen) },
-		func() error { return s.Ports.Check("--http", s.HTTP) },
+		func() error { return s.Ports.CheckHTTP(s.HTTP) },
 		func() error { return s.Storage.Check(o) },
 		func() error { return s.State.Check(&s.Client) },
 		s.Tracing.Check,

@@ -135,7 +135,7 @@ func (w *Worker) checkCalls() (protect serve.Protection, err error) {
 		func() error { return w.Client.CheckStorage(w.Storage, w.ActionCache) },
 		func() error { return w.State.Check(&w.Client) },
 		w.Tracing.Check,
-		func() error { return w.Ports.Check("--http", w.HTTP) },
+		func() error { return w.Ports.CheckHTTP(w.HTTP) },
 		w.checkServeCache,
 	} {
 		if err := check(); err != nil {

@@ -54,7 +54,7 @@ func (o owner) isEnding() bool {
 // thread is a zombie or has begun to exit, or has a SIGKILL that it has not taken yet.
 func endsBy(stat string) bool {
 	fields := strings.Fields(stat[strings.LastIndexByte(stat, ')')+1:]) // from the third one on
-	const state, flags, pending, exiting = 3 - 3, 9 - 3, 31 - 3, 0x4
+	const state, flags, pending, exiting = 0, 9 - 3, 31 - 3, 0x4
 	if len(fields) <= pending {
 		return false
 	}

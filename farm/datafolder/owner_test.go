@@ -57,7 +57,7 @@ func TestLockOfTheDead(t *testing.T) {
 		}
 		select {
 		case o := <-next:
-			t.Errorf("%s: did not wait: %v", name, o.err)
+			t.Fatalf("%s: did not wait: %v", name, o.err)
 		case <-time.After(10 * releasePause):
 		}
 		err = held.Close()

@@ -103,11 +103,8 @@ func (p *Ports) Open(log *zap.Logger) (*certs.Source, error) {
 	return source, nil
 }
 
-// Check returns an error unless a program may listen on the address of a flag; empty: it does not.
+// Check returns an error unless a program may listen on the address of a flag.
 func (p *Ports) Check(flag, address string) error {
-	if address == "" {
-		return nil
-	}
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
 		return settings.Wrong("%s: %w", flag, err)
@@ -118,6 +115,17 @@ func (p *Ports) Check(flag, address string) error {
 	}
 	return nil
 }
+
+// CheckHTTP is Check of the address of ServeHTTP; empty: it does nothing.
+func (p *Ports) CheckHTTP(address string) error {
+	if address == "" {
+		return nil
+	}
+	return p.Check(httpFlag, address)
+}
+
+// httpFlag is the flag with the address of ServeHTTP.
+const httpFlag = "--http"
 
 // Listen listens on the address of a flag, if this is allowed.
 func (p *Ports) Listen(ctx context.Context, flag, address string) (net.Listener, error) {

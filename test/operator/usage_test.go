@@ -132,6 +132,7 @@ var ofWorker = []misuse{
 
 // ofServers are wrong settings that the scheduler and forerunner up have.
 var ofServers = []misuse{
+	{"--listen=", "", "--listen"},
 	{"--listen foo", "", "--listen"},
 	{"--listen 0.0.0.0:0", "", "--listen"},
 	{"--page-url foo", "", "--page-url"},
