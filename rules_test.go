@@ -197,6 +197,7 @@ var floors = map[string]int{
 	"bench/testbed":         10,
 	"bench/load":            10,
 	"bench/floor":           10,
+	"bench/pages":           12,
 	"bench/...":             11,
 	"test/programs":         10, // for tests of whole farms, which are above it and hold nothing else
 	"test/bazel":            11,

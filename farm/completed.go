@@ -51,8 +51,8 @@ func (s *Scheduler) completedOptions(state *state.Opened) (o completed.Options, 
 
 // openToFollow opens the records of one that waits for its turn. It has the data folder for itself
 // until they are closed.
-func (s *Scheduler) openToFollow() (o completed.Options, closeIt func() error, err error) {
-	data, err := datafolder.Open(s.Data)
+func (s *Scheduler) openToFollow(ctx context.Context) (o completed.Options, closeIt func() error, err error) {
+	data, err := datafolder.Open(ctx, s.Data)
 	if err != nil {
 		return o, nil, err
 	}

@@ -402,7 +402,11 @@ func (w *Worker) examineStart(ctx context.Context, e *examination) {
 	}()
 	var s *Started
 	e.try("commands", func() (string, error) {
-		if s, err = w.Start(ctx); err != nil {
+		checked, err := w.check()
+		if err != nil {
+			return "", err
+		}
+		if s, err = w.start(ctx, checked); err != nil {
 			return "", err
 		}
 		return s.describe(), nil
@@ -440,11 +444,7 @@ func (s *Started) quotas() string {
 
 // tryRoots makes an input root as for actions, in a store of its own.
 func (s *Started) tryRoots() (string, error) {
-	upperMemory, _, err := s.w.writes()
-	if err != nil {
-		return "", err
-	}
-	roots, store, err := s.openRoots(upperMemory, prometheus.NewRegistry())
+	roots, store, err := s.openRoots(prometheus.NewRegistry())
 	if err != nil {
 		return "", err
 	}

@@ -53,13 +53,13 @@ func oldData(t *testing.T, file string) (data string) {
 func remembered(t *testing.T, s *Scheduler) (scheduler.ServerOptions, *observer.ObservedLogs, error) {
 	t.Helper()
 	core, logs := observer.New(zap.InfoLevel)
-	s.Logger = zap.New(core)
+	s.Listen, s.Logger = "127.0.0.1:0", zap.New(core)
 	state, err := s.State.Open(s.Data, &dial.Client{}, s.Logger)
 	if err != nil {
 		t.Fatal(err)
 	}
 	o := scheduler.ServerOptions{Logger: s.Logger}
-	config, err := s.configured()
+	config, err := s.check()
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -49,13 +49,17 @@ func (s *Scheduler) storagePatience() time.Duration {
 
 // serveAlone serves as serve does, with the data folder for itself.
 func (s *Scheduler) serveAlone(ctx, abort context.Context, term uint64, ready func(address string) error) (err error) {
-	data, err := datafolder.Open(s.Data)
+	config, err := s.check()
+	if err != nil {
+		return err
+	}
+	data, err := datafolder.Open(ctx, s.Data)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, data.Close()) }()
 	s.Disk.Spread(s.Data, s.Logger)
-	return datafolder.WithRoom(s.serve(ctx, abort, term, ready))
+	return datafolder.WithRoom(s.serve(ctx, abort, config, term, ready))
 }
 
 // Run serves until ctx ends; with a Lease it serves only while it holds that. Then a server that
@@ -63,9 +67,6 @@ func (s *Scheduler) serveAlone(ctx, abort context.Context, term uint64, ready fu
 // for nothing. ready is called with the address of the gRPC port each time when Run begins to
 // answer calls.
 func (s *Scheduler) Run(ctx, abort context.Context, ready func(address string) error) (err error) {
-	if err := serve.CheckFiles(filesOfScheduler); err != nil {
-		return err
-	}
 	if s.Lease == "" {
 		err := s.serveAlone(ctx, abort, 0, ready)
 		if ctx.Err() != nil && status.Code(err) == codes.Canceled {
@@ -73,8 +74,12 @@ func (s *Scheduler) Run(ctx, abort context.Context, ready func(address string) e
 		}
 		return err
 	}
-	if err := s.checkLease(); err != nil {
+	config, err := s.check()
+	if err != nil {
 		return err
+	}
+	if config.logins != nil && !config.logins.SharesKey() {
+		s.Logger.Warn("users must log in again when another scheduler serves; give all schedulers the same login.key_file in --config")
 	}
 	store, err := s.State.OpenRedis(&s.Client)
 	if err != nil {
@@ -126,7 +131,7 @@ func (s *Scheduler) openIndex(shared records.Durable) (*scheduler.Index, error) 
 // takeTurn waits for the lease and serves while it holds. Until then gRPC is not served, so that
 // clients and workers try the next address, but health and metrics are.
 func (s *Scheduler) takeTurn(ctx, abort context.Context, lease *records.Lease, serves func(address string) error) error {
-	config, err := s.configured()
+	config, err := s.check()
 	if err != nil {
 		return err
 	}

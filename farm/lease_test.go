@@ -15,7 +15,7 @@ func TestLeaseNeedsWhatIsShared(t *testing.T) {
 		"--storage": {State: "redis://h:1", Storage: storage.Settings{Location: "dir:/x"}},
 		"HOST:PORT": {State: "redis://h", Storage: storage.Settings{Location: "grpcs://h:1"}},
 	} {
-		s.Lease, s.Logger = "main", zap.NewNop()
+		s.Listen, s.Lease, s.Logger = "127.0.0.1:0", "main", zap.NewNop()
 		if err := s.Run(t.Context(), t.Context(), nil); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}

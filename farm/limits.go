@@ -33,39 +33,47 @@ type slotPlan struct {
 	limits []cgroup.Limits // of each slot, if there is a parent
 }
 
-// planSlots measures the machine and makes the cgroup of slots. A missing controller is an error or
-// a warning, as cgroup says.
-func (w *Worker) planSlots(name string) (slotPlan, error) {
+// divide measures the machine and returns the limits of each slot; none without cgroups.
+func (w *Worker) divide() ([]cgroup.Limits, error) {
 	switch w.Cgroup {
 	case "", cgroupAuto, cgroupRequire:
 	case cgroupOff:
 		if w.SlotCPUs != 0 || w.SlotMemory != "" {
-			return slotPlan{}, errors.New("tuning.slot_cpus and tuning.slot_memory need cgroups: tuning.cgroup is off")
+			return nil, settings.Wrong("tuning.slot_cpus and tuning.slot_memory need cgroups: tuning.cgroup is off")
 		}
-		return slotPlan{}, nil
+		return nil, nil
 	default:
-		return slotPlan{}, fmt.Errorf("tuning.cgroup: %q is none of require, auto and off", w.Cgroup)
+		return nil, settings.Wrong("tuning.cgroup: %q is none of require, auto and off", w.Cgroup)
 	}
 	memory, err := settings.ParseSize(w.SlotMemory)
 	if err != nil {
-		return slotPlan{}, fmt.Errorf("tuning.slot_memory: %w", err)
+		return nil, settings.Wrong("tuning.slot_memory: %w", err)
 	}
 	if !(w.SlotCPUs >= 0 && w.SlotCPUs <= 1<<20) {
-		return slotPlan{}, fmt.Errorf("tuning.slot_cpus: %v CPUs", w.SlotCPUs)
+		return nil, settings.Wrong("tuning.slot_cpus: %v CPUs", w.SlotCPUs)
 	}
 	// Before this process may have to move to another cgroup.
 	capacity, err := cgroup.Measure()
 	if err != nil {
-		return slotPlan{}, err
+		return nil, err
 	}
 	share := cgroup.Share{Slots: w.Slots, Quota: int(math.Round(w.SlotCPUs * 1000)), Memory: memory}
 	limits, err := capacity.Divide(share)
 	if err != nil {
-		return slotPlan{}, fmt.Errorf("limits of slots: %w", err)
+		return nil, settings.Wrong("--slots, tuning.slot_cpus, tuning.slot_memory: %w", err)
 	}
 	if all := memory * int64(w.Slots); all > capacity.Memory {
 		w.Logger.Warn("the slots together may use more memory than the machine has: it can run out before a slot does",
 			zap.Int64("slots_bytes", all), zap.Int64("machine_bytes", capacity.Memory))
+	}
+	return limits, nil
+}
+
+// openSlots makes the cgroup of slots with limits; no limits: no cgroups are wanted. A missing
+// controller is an error or a warning, as cgroup says.
+func (w *Worker) openSlots(name string, limits []cgroup.Limits) (slotPlan, error) {
+	if len(limits) == 0 {
+		return slotPlan{}, nil
 	}
 	parent, err := w.openParent(name)
 	switch {
@@ -134,14 +142,14 @@ func (p *slotPlan) slot(i, round int) (*cgroup.Slot, error) {
 // writes are the limits of an action's files in memory and of its outputs.
 func (w *Worker) writes() (upperMemory int64, outputs outputs.Policy, err error) {
 	if upperMemory, err = settings.ParseSize(w.UpperMemory); err != nil {
-		return 0, outputs, fmt.Errorf("tuning.upper_memory: %w", err)
+		return 0, outputs, settings.Wrong("tuning.upper_memory: %w", err)
 	}
 	outputs.Files = w.MaxOutputFiles
 	if outputs.Bytes, err = settings.ParseSize(w.MaxOutputBytes); err != nil {
-		return 0, outputs, fmt.Errorf("tuning.max_output_bytes: %w", err)
+		return 0, outputs, settings.Wrong("tuning.max_output_bytes: %w", err)
 	}
 	if outputs.Scratch, err = settings.ParseSize(w.MaxScratch); err != nil {
-		return 0, outputs, fmt.Errorf("tuning.max_scratch: %w", err)
+		return 0, outputs, settings.Wrong("tuning.max_scratch: %w", err)
 	}
 	return upperMemory, outputs, nil
 }

@@ -21,12 +21,8 @@ func TestImpossibleSlots(t *testing.T) {
 		"CPUs is larger than":           {SlotCPUs: 9000},
 	} {
 		w.Slots, w.Logger = 1, zap.NewNop()
-		plan, err := w.planSlots("test-never-made")
-		if err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := w.divide(); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%+v: %v, want an error that says %q", w, err, want)
-		}
-		if plan.parent != nil {
-			t.Error(plan.parent.Close())
 		}
 	}
 }
@@ -47,7 +43,11 @@ func TestSlotsHaveWhatTheFlagsSay(t *testing.T) {
 		t.Skip("needs root")
 	}
 	w := &Worker{Slots: 2, SlotCPUs: 0.5, SlotMemory: "64MiB", Logger: zap.NewNop(), Data: t.TempDir()}
-	plan, err := w.planSlots("test-slots-" + strings.ReplaceAll(t.TempDir(), "/", "-"))
+	limits, err := w.divide()
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := w.openSlots("test-slots-"+strings.ReplaceAll(t.TempDir(), "/", "-"), limits)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -73,7 +73,11 @@ func TestSlotsHaveWhatTheFlagsSay(t *testing.T) {
 
 func TestWithoutCgroups(t *testing.T) {
 	w := &Worker{Slots: 1, Cgroup: "off", Logger: zap.NewNop()}
-	plan, err := w.planSlots("test-never-made")
+	limits, err := w.divide()
+	if err != nil {
+		t.Fatal(err)
+	}
+	plan, err := w.openSlots("test-never-made", limits)
 	if err != nil {
 		t.Fatal(err)
 	}

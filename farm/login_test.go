@@ -197,7 +197,7 @@ func TestLoginAtTheStart(t *testing.T) {
 		"--page-url (it is":            {HTTP: "127.0.0.1:0", ConfigFile: writeConfig(t, issuer+access)},
 	} {
 		s.Data = t.TempDir()
-		if _, err := s.configured(); err == nil || !strings.Contains(err.Error(), text) {
+		if _, err := s.check(); err == nil || !strings.Contains(err.Error(), text) {
 			t.Errorf("%v, want %q", err, text)
 		}
 	}

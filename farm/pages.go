@@ -25,7 +25,7 @@ import (
 
 // pages returns the scheduler's pages for people. On a port that other machines reach, and without
 // authentication, they are read-only.
-func (s *Scheduler) pages(sched *scheduler.Server, storage *storage.Opened, kept *state.Opened, c *schedulerConfig, address string) (*web.Site, error) {
+func (s *Scheduler) pages(sched *scheduler.Server, storage *storage.Opened, kept *state.Opened, c *checkedScheduler, address string) (*web.Site, error) {
 	memory, err := s.Callers.Memory.Bytes()
 	if err != nil {
 		return nil, err
@@ -115,8 +115,8 @@ func site(guard *auth.Guard, site *web.Site) http.Handler {
 // loginKey has the key of sessions below the folder of data, if none is named.
 const loginKey = "login.key"
 
-// openLogin returns how people log in to the pages; nil: they do not.
-func (s *Scheduler) openLogin(file *config.File) (*login.Logins, error) {
+// newLogin returns how people log in to the pages; nil: they do not.
+func (s *Scheduler) newLogin(file *config.File) (*login.Logins, error) {
 	switch {
 	case !file.Login.On():
 		return nil, nil
@@ -128,9 +128,6 @@ func (s *Scheduler) openLogin(file *config.File) (*login.Logins, error) {
 	if err == nil && u.Host != "" && u.Scheme != "https" && !dial.IsLoopback(u.Hostname()) && !s.Ports.Insecure {
 		return nil, settings.Wrong("login: anyone on the network path to %s could steal sessions: set --tls-cert and --tls-key, or "+
 			"--page-url to the https:// address of a proxy", pages)
-	}
-	if s.Lease != "" && file.Login.KeyFile == "" {
-		s.Logger.Warn("users must log in again when another scheduler serves; give all schedulers the same login.key_file in --config")
 	}
 	return login.New(login.Options{
 		Settings: file.Login, Rules: file.Access, Pages: pages, KeyFile: filepath.Join(s.Data, loginKey), Logger: s.Logger,

@@ -2,7 +2,6 @@ package farm
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/forerunner-build/forerunner/farm/flags"
@@ -31,7 +30,7 @@ func (w *Worker) openProfiles() (_ *prefetch.Profiles, closeStore func() error, 
 func (w *Worker) memoryCache() (int64, error) {
 	n, err := settings.ParseSize(w.MemoryCache)
 	if err != nil {
-		return 0, fmt.Errorf("memory_cache: %w", err)
+		return 0, settings.Wrong("tuning.memory_cache: %w", err)
 	}
 	if n > 0 {
 		return n, nil

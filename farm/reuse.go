@@ -54,10 +54,16 @@ const (
 	reuseBytes = 512 << 20
 )
 
-// checkReuse ensures that a worker with reuse can see which inputs commands read. If the method was
-// left open it must be FUSE, and the start reports missing parts.
+// checkReuse ensures that a worker with reuse can see which inputs commands read, and that one without
+// has no settings of it. If the method was left open it must be FUSE, and the start reports missing
+// parts.
 func (w *Worker) checkReuse() error {
+	const nothing = "tuning.%s: nothing is reused without --reuse=%s"
 	switch {
+	case w.Reuse != ReuseProfile && w.ReuseEpoch != "":
+		return settings.Wrong(nothing, "reuse_epoch", ReuseProfile)
+	case w.Reuse != ReuseProfile && w.ReuseMachine != "":
+		return settings.Wrong(nothing, "reuse_machine", ReuseProfile)
 	case w.Reuse != ReuseProfile:
 	case w.ExecFilesystem == vfs.HardLink:
 		return settings.Wrong("--reuse=%s: with tuning.exec_filesystem: %s the worker cannot see which inputs a command reads; use %s",
@@ -87,25 +93,21 @@ func program() (string, error) {
 func (s *Started) setting() (worker.Setting, error) {
 	w := s.w
 	if w.Reuse != ReuseProfile {
-		for name, set := range map[string]string{"reuse_epoch": w.ReuseEpoch, "reuse_machine": w.ReuseMachine} {
-			if set != "" {
-				return worker.Setting{}, settings.Wrong("tuning.%s: nothing is reused without --reuse=%s", name, ReuseProfile)
-			}
-		}
 		return worker.Setting{}, nil
 	}
 	name, err := program()
 	if err != nil {
 		return worker.Setting{}, fmt.Errorf("--reuse=%s: %w", w.Reuse, err)
 	}
-	_, bounds, err := w.writes()
-	set := worker.Setting{Program: name, Epoch: w.ReuseEpoch, Machine: w.ownName(), Inherited: s.inherited, Bounds: bounds}
+	set := worker.Setting{
+		Program: name, Epoch: w.ReuseEpoch, Machine: w.ownName(), Inherited: s.inherited, Bounds: s.checked.outputs,
+	}
 	if s.isolation.sandbox != nil {
 		seen := *s.isolation.sandbox
 		seen.Hide = seen.Covered() // no command sees paths that are hidden otherwise
 		set.Sandbox = &seen
 	}
-	return set, err
+	return set, nil
 }
 
 // ownName names the machine in the worker's own records.

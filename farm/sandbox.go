@@ -17,7 +17,6 @@ import (
 	"github.com/forerunner-build/forerunner/farm/ids"
 	"github.com/forerunner-build/forerunner/runner"
 	"github.com/forerunner-build/forerunner/sandbox"
-	"github.com/forerunner-build/forerunner/settings"
 	"github.com/forerunner-build/forerunner/vfs"
 	"github.com/forerunner-build/forerunner/worker/policy"
 )
@@ -42,23 +41,13 @@ type isolation struct {
 	commands   sandbox.Policy // unless they or a policy set them
 }
 
-// checkIsolation reads the files in flags, and makes the folders that commands must not see.
-func (w *Worker) checkIsolation() (isolation, error) {
-	is := isolation{commands: sandbox.Policy{NoNetwork: w.Network == networkOff}}
-	var err error
-	if w.Policies != "" {
-		if is.policies, err = policy.Load(w.Policies); err != nil {
-			return is, fmt.Errorf("--policies: %w", err)
-		}
-	}
-	if w.User != "" {
-		if is.users, err = policy.LookUpUsers(w.User); err != nil {
-			return is, settings.Wrong("--user: %w", err)
-		}
-	}
+// openIsolation makes the folders that commands must not see, and their users.
+func (w *Worker) openIsolation(checked checkedWorker) (isolation, error) {
+	is := isolation{commands: sandbox.Policy{NoNetwork: w.Network == networkOff}, policies: checked.policies, users: checked.users}
 	if w.Sandbox == sandboxNone {
 		return is, nil
 	}
+	var err error
 	is.commands.NoNetwork = w.Network != networkOn
 	sees := w.Sees
 	is.sandbox, sees.MostTerminals = &sees, terminalsOf(w.Slots)
@@ -122,7 +111,7 @@ func (is *isolation) defaults() policy.Defaults {
 	return policy.Defaults{Sandboxed: is.sandbox != nil, Sandbox: is.commands, Users: is.users, Policies: is.policies}
 }
 
-// close releases the resources of checkIsolation.
+// close releases the resources of openIsolation.
 func (is *isolation) close() error {
 	var errs []error
 	for _, f := range is.namespaces {
@@ -240,22 +229,28 @@ func (s *Started) tryLaunch(ctx context.Context, i int) (*runner.Launcher, error
 	return s.launch(ctx, i)
 }
 
-// doWithoutSandbox returns an error if a flag needs a sandbox, or if the user of commands cannot
-// reach their input roots, which are then at the worker's path. Mere defaults of a sandbox are
-// dropped.
+// doWithoutSandbox returns an error if the worker needs the sandbox that this machine has not. Mere
+// defaults of a sandbox are dropped.
 func (s *Started) doWithoutSandbox() error {
-	w := s.w
-	switch {
-	case w.Network == networkOff:
-		return settings.Wrong("tuning.network: off needs --sandbox=namespaces")
-	case len(w.Sees.Show) > 0:
-		return settings.Wrong("tuning.show needs --sandbox=namespaces; without a sandbox commands see all files of their user")
+	if err := s.w.checkUnboxed(); err != nil {
+		return err
 	}
 	s.isolation.commands.NoNetwork = false
 	if s.isolation.own != nil {
 		s.isolation.users = nil
 	}
-	if w.User == "" {
+	return nil
+}
+
+// checkUnboxed returns an error if a setting needs a sandbox, or if the user of commands cannot reach
+// their input roots, which are at the worker's path without one.
+func (w *Worker) checkUnboxed() error {
+	switch {
+	case w.Network == networkOff:
+		return errors.New("tuning.network: off needs --sandbox=namespaces")
+	case len(w.Sees.Show) > 0:
+		return errors.New("tuning.show needs --sandbox=namespaces; without a sandbox commands see all files of their user")
+	case w.User == "":
 		return nil
 	}
 	for _, dir := range []string{w.below(w.Mount, "mount"), filepath.Join(w.Data, "upper")} {

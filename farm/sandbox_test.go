@@ -45,7 +45,7 @@ func TestUserWithoutASandbox(t *testing.T) {
 			t.Fatal(err)
 		}
 		c.w.Data = data
-		err := (&Started{w: &c.w}).doWithoutSandbox()
+		err := c.w.checkUnboxed()
 		if (err != nil) != (c.fault != "") || err != nil && !strings.Contains(err.Error(), c.fault) {
 			t.Errorf("mode %v, %+v: %v", c.mode, c.w, err)
 		}

@@ -16,8 +16,6 @@ import (
 	"google.golang.org/grpc/health"
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
-	"github.com/forerunner-build/forerunner/auth"
-	"github.com/forerunner-build/forerunner/auth/login"
 	"github.com/forerunner-build/forerunner/buildevents"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/farm/completed"
@@ -62,7 +60,7 @@ type Scheduler struct {
 	// none.
 	Lease string `flag:"lease" group:"Scheduling" unit:"NAME" otherwise:"this scheduler always serves" doc:"Name of the lease of schedulers with the same --state (a Redis): one serves, and when it dies another takes over"`
 	// LeaseTime must be the same for all schedulers with the Lease.
-	LeaseTime time.Duration `tuning:"lease_time" unit:"TIME" default:"10s" doc:"Time after which another scheduler takes over the lease of one that has died"`
+	LeaseTime time.Duration `tuning:"lease_time" unit:"TIME" above:"0" default:"10s" doc:"Time after which another scheduler takes over the lease of one that has died"`
 	// LearnSizes starts actions on the size class that earlier runs suggest; otherwise they start
 	// on the largest.
 	LearnSizes bool `flag:"learn-sizes" default:"true" doc:"Starts each action on the smallest size class that similar actions needed; otherwise on the largest"`
@@ -110,15 +108,9 @@ func (s *Scheduler) Scheme() string { return s.Ports.Scheme() }
 
 // serve serves until ctx ends, in a term of a lease, or 0 without one. ready is called once
 // with the address of the gRPC port, when calls are answered.
-func (s *Scheduler) serve(ctx, abort context.Context, term uint64, ready func(address string) error) (err error) {
-	config, err := s.configured()
-	if err != nil {
-		return err
-	}
-	memory, err := s.Callers.Memory.Bytes()
-	if err != nil {
-		return err
-	}
+func (s *Scheduler) serve(
+	ctx, abort context.Context, config checkedScheduler, term uint64, ready func(address string) error,
+) (err error) {
 	registry, can := serve.NewRegistry(), &serve.Readiness{}
 	if s.joined != nil {
 		registry.MustRegister(prometheus.WrapCollectorWith(prometheus.Labels{"half": "worker"}, undescribed{s.joined.metrics}))
@@ -126,11 +118,15 @@ func (s *Scheduler) serve(ctx, abort context.Context, term uint64, ready func(ad
 	}
 	var open closers
 	defer func() { err = errors.Join(err, open.close()) }()
+	if config.logins != nil {
+		if err := config.logins.Open(); err != nil {
+			return err
+		}
+	}
 	clients := &serve.Activity{}
-	storage, err := s.Storage.Open(ctx, storage.Options{
-		Data: s.Data, Guarded: config.protect.Guard != nil, Disk: s.Disk, Client: s.Client, Patience: s.storagePatience(), Memory: memory,
-		Load: scrub.Load{Busy: s.storageBusy(clients), Logger: s.Logger, Metrics: registry},
-	})
+	from := config.storage
+	from.Load = scrub.Load{Busy: s.storageBusy(clients), Logger: s.Logger, Metrics: registry}
+	storage, err := s.Storage.Open(ctx, from)
 	if err != nil {
 		return err
 	}
@@ -186,7 +182,7 @@ func (s *Scheduler) serve(ctx, abort context.Context, term uint64, ready func(ad
 
 // A schedulerOf has the components of a scheduler.Server.
 type schedulerOf struct {
-	config   schedulerConfig
+	config   checkedScheduler
 	storage  *storage.Opened
 	state    *state.Opened
 	registry *prometheus.Registry
@@ -345,40 +341,4 @@ func (s *Scheduler) remember(
 	}
 	o.Sizes, err = s.openSizes(state.Hints, sizes)
 	return err
-}
-
-// resultHold is the scheduler's ResultHold: in a farm that is busy, the next action comes sooner,
-// and each costs one call less.
-const resultHold = time.Second
-
-// schedulerConfig is the core's configuration from flags and the configuration file.
-type schedulerConfig struct {
-	scheduler tuning.Config
-	sizes     sizeclass.Options
-	protect   serve.Protection
-	logins    *login.Logins // nil: no log-in
-}
-
-func (s *Scheduler) configured() (c schedulerConfig, err error) {
-	c.scheduler = s.Config
-	c.scheduler.ResultHold = resultHold
-	access := auth.Options{Logger: s.Logger}
-	if access.RememberBytes, err = s.Callers.TokenBytes(); err != nil {
-		return c, err
-	}
-	file, err := config.Read(s.ConfigFile)
-	if err != nil {
-		return c, fmt.Errorf("--config: %w", err)
-	}
-	file.Apply(&c.scheduler)
-	file.Authorize(&access)
-	if c.logins, err = s.openLogin(file); err != nil {
-		return c, err
-	}
-	if c.logins != nil {
-		access.Sessions = c.logins
-	}
-	c.sizes = file.LearnSizes
-	c.protect, err = s.Ports.Protect(access)
-	return c, err
 }

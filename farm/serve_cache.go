@@ -3,7 +3,6 @@ package farm
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"slices"
 
@@ -14,34 +13,17 @@ import (
 	"github.com/forerunner-build/forerunner/auth"
 	"github.com/forerunner-build/forerunner/cas/disk"
 	"github.com/forerunner-build/forerunner/cas/peer"
-	"github.com/forerunner-build/forerunner/farm/config"
 	"github.com/forerunner-build/forerunner/farm/dial"
 	"github.com/forerunner-build/forerunner/farm/serve"
 	"github.com/forerunner-build/forerunner/intake"
-	"github.com/forerunner-build/forerunner/settings"
 )
-
-// protect makes the protection of the worker's ports.
-func (w *Worker) protect() (serve.Protection, error) {
-	access := auth.Options{Logger: w.Logger}
-	file, err := config.Read(w.ConfigFile)
-	if err != nil {
-		return serve.Protection{}, fmt.Errorf("--config: %w", err)
-	}
-	file.Authorize(&access)
-	access.Owning = auth.OfInstances // a worker has no operations of its own
-	return w.Ports.Protect(access)
-}
 
 // serve serves the worker's HTTP port, and its store to other workers, until stop is called. cache
 // is the address for these; empty: none. Once abort ends, stop waits for no call.
-func (w *Worker) serve(
+func (s *Started) serve(
 	ctx, abort context.Context, what serve.Shown, store *disk.Store, readers *serve.Activity,
 ) (cache string, stop func() error, err error) {
-	protect, err := w.protect()
-	if err != nil {
-		return "", nil, err
-	}
+	w, protect := s.w, s.checked.protect
 	stopHTTP, err := w.Ports.ServeHTTP(ctx, w.HTTP, w.Callers, protect, what)
 	if err != nil {
 		return "", nil, err
@@ -68,13 +50,7 @@ func (w *Worker) serveCache(
 	if w.ServeCache == "" {
 		return "", func() error { return nil }, nil
 	}
-	host, _, err := net.SplitHostPort(w.ServeCache)
-	if err != nil {
-		return "", nil, settings.Wrong("--serve-cache: %w", err)
-	}
-	if ip := net.ParseIP(host); host == "" || ip != nil && ip.IsUnspecified() {
-		return "", nil, settings.Wrong("--serve-cache %s: other workers use this address: give a host that they can reach", w.ServeCache)
-	}
+	host, _, _ := net.SplitHostPort(w.ServeCache)
 	listener, err := w.Ports.Listen(ctx, "--serve-cache", w.ServeCache)
 	if err != nil {
 		return "", nil, err

@@ -42,7 +42,12 @@ func storeWith(t *testing.T, text string) (*disk.Store, digest.Digest) {
 func (w *Worker) served(t *testing.T, store *disk.Store) string {
 	t.Helper()
 	w.Logger = zap.NewNop()
-	cache, stop, err := w.serve(t.Context(), t.Context(), serve.Shown{Registry: prometheus.NewRegistry(), Ready: &serve.Readiness{}}, store, &serve.Activity{})
+	protect, err := w.protect()
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := &Started{w: w, checked: checkedWorker{protect: protect}}
+	cache, stop, err := s.serve(t.Context(), t.Context(), serve.Shown{Registry: prometheus.NewRegistry(), Ready: &serve.Readiness{}}, store, &serve.Activity{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,13 +142,13 @@ func TestServeCacheIsNamed(t *testing.T) {
 		"10.0.0.1": "missing port", "192.0.2.1:8983": "--insecure-listen",
 	} {
 		w := &Worker{ServeCache: address, Logger: zap.NewNop()}
-		if _, _, err := w.serve(t.Context(), t.Context(), serve.Shown{Registry: prometheus.NewRegistry(), Ready: &serve.Readiness{}}, store, &serve.Activity{}); err == nil ||
+		if err := w.checkServeCache(); err == nil ||
 			!strings.Contains(err.Error(), "--serve-cache") || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", address, err, want)
 		}
 	}
 	w = &Worker{ConfigFile: "/nowhere", Logger: zap.NewNop()}
-	if _, _, err := w.serve(t.Context(), t.Context(), serve.Shown{Registry: prometheus.NewRegistry(), Ready: &serve.Readiness{}}, store, &serve.Activity{}); err == nil || !strings.Contains(err.Error(), "--config") {
+	if _, err := w.protect(); err == nil || !strings.Contains(err.Error(), "--config") {
 		t.Errorf("a file that is not there: %v", err)
 	}
 }

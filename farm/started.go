@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"runtime"
 	"slices"
 	"strconv"
 	"sync/atomic"
@@ -23,7 +22,6 @@ import (
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
 	"github.com/forerunner-build/forerunner/runner"
 	"github.com/forerunner-build/forerunner/sandbox"
-	"github.com/forerunner-build/forerunner/settings"
 	"github.com/forerunner-build/forerunner/vfs"
 	"github.com/forerunner-build/forerunner/vfs/mounts"
 	"github.com/forerunner-build/forerunner/worker"
@@ -33,6 +31,7 @@ import (
 // A Started worker has its launchers, and may now make mounts.
 type Started struct {
 	w         *Worker
+	checked   checkedWorker
 	plan      slotPlan
 	slots     []*cgroup.Slot
 	launcher  []*runner.Launcher
@@ -45,49 +44,44 @@ type Started struct {
 	replaced  int // how many groups of slots were left to the kernel
 }
 
-// Start starts the launchers, which must happen before the process has a mount.
-func (w *Worker) Start(ctx context.Context) (_ *Started, err error) {
-	switch {
-	case w.Slots < 0:
-		return nil, settings.Wrong("--slots %d: give the number of commands that run at once, or 0 for one for each CPU", w.Slots)
-	case w.Slots == 0:
-		w.Slots = runtime.NumCPU()
-	}
-	if w.ReportWidth < 0 {
-		w.ReportWidth = w.Slots
-	}
-	if err := serve.CheckFiles(int64(filesOfWorker + filesOfPosition*w.positions())); err != nil {
+// Start starts the launchers, which must happen before the process has a mount. It creates nothing if
+// the settings are wrong.
+func (w *Worker) Start(ctx context.Context) (*Started, error) {
+	checked, err := w.check()
+	if err != nil {
 		return nil, err
 	}
-	s := &Started{w: w, retired: newRetired(w.Logger)}
+	if w.Scheduler != "" { // else Join connects it
+		if checked.protect, err = w.checkCalls(); err != nil {
+			return nil, err
+		}
+	}
+	return w.start(ctx, checked)
+}
+
+// start is Start with checked settings.
+func (w *Worker) start(ctx context.Context, checked checkedWorker) (_ *Started, err error) {
+	s := &Started{w: w, checked: checked, retired: newRetired(w.Logger)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(datafolder.WithRoom(err), s.Close(ctx))
 		}
 	}()
-	if err := w.absolute(); err != nil {
-		return nil, err
-	}
 	// A dead worker that cannot end has more than its mounts: groups, files, locks.
 	if err := mounts.Free(w.below(w.Mount, "mount")); err != nil {
 		return nil, datafolder.Advised(err)
 	}
-	if s.data, err = datafolder.Open(w.Data); err != nil {
+	if s.data, err = datafolder.Open(ctx, w.Data); err != nil {
 		return nil, err
 	}
 	w.Disk.Spread(w.Data, w.Logger)
 	name := fnv.New64a()
 	_, _ = name.Write([]byte(w.Data))
-	if s.plan, err = w.planSlots(strconv.FormatUint(name.Sum64(), 16)); err != nil {
+	if s.plan, err = w.openSlots(strconv.FormatUint(name.Sum64(), 16), checked.limits); err != nil {
 		return nil, err
 	}
-	if s.isolation, err = w.checkIsolation(); err != nil {
+	if s.isolation, err = w.openIsolation(checked); err != nil {
 		return nil, err
-	}
-	if s.isolation.sandbox == nil {
-		if err := s.doWithoutSandbox(); err != nil {
-			return nil, err
-		}
 	}
 	if w.Reuse == ReuseProfile {
 		if s.inherited, err = sandbox.Inherited(); err != nil {
@@ -151,7 +145,7 @@ func (s *Started) Run(ctx, abort context.Context, ready func()) (err error) {
 	if err != nil {
 		return err
 	}
-	cache, stopServing, err := w.serve(ctx, abort, serve.Shown{Registry: registry, Ready: can}, o.store, &load.Readers)
+	cache, stopServing, err := s.serve(ctx, abort, serve.Shown{Registry: registry, Ready: can}, o.store, &load.Readers)
 	if err != nil {
 		return err
 	}
@@ -185,18 +179,7 @@ type keeping struct {
 // keep opens the worker's resources on its machine: folders, input roots, store, launchers.
 func (s *Started) keep(abort context.Context, registry *prometheus.Registry, open *closers) (*keeping, error) {
 	w := s.w
-	upperMemory, outputs, err := w.writes()
-	if err != nil {
-		return nil, err
-	}
-	if err := w.checkReuse(); err != nil {
-		return nil, err
-	}
-	browser, err := w.browser()
-	if err != nil {
-		return nil, err
-	}
-	roots, store, err := s.openRoots(upperMemory, registry)
+	roots, store, err := s.openRoots(registry)
 	if err != nil {
 		return nil, err
 	}
@@ -217,8 +200,8 @@ func (s *Started) keep(abort context.Context, registry *prometheus.Registry, ope
 		return nil, err
 	}
 	return &keeping{store: store, Options: worker.Options{
-		Outputs: outputs, InstancePrefix: w.InstancePrefix, SizeClass: w.SizeClass,
-		CommandsCome: w.CommandsCome, Browser: browser,
+		Outputs: s.checked.outputs, InstancePrefix: w.InstancePrefix, SizeClass: w.SizeClass,
+		CommandsCome: w.CommandsCome, Browser: s.checked.browser,
 		Platform: slices.Concat(w.Platform, w.Require).Proto(), Require: w.Require.Proto(),
 		Store: store, StorageHere: w.storageHere() != nil, Fetches: fetches, Roots: roots,
 		Launchers: slices.Clone(s.launcher), FetchWidth: w.FetchWidth, ReportWidth: w.ReportWidth, Relaunch: s.relaunch,
@@ -229,9 +212,7 @@ func (s *Started) keep(abort context.Context, registry *prometheus.Registry, ope
 // know fills in the worker's identity, its earlier knowledge, and what it announces.
 func (s *Started) know(ctx, abort context.Context, o *worker.Options, open *closers) (err error) {
 	w := s.w
-	if o.ID, err = w.identity(); err != nil {
-		return err
-	}
+	o.ID = s.checked.id
 	profiles, closeProfiles, err := w.openProfiles()
 	if err != nil {
 		return fmt.Errorf("--state: %w", err)

@@ -48,7 +48,7 @@ func TestStateBehindTLS(t *testing.T) {
 	if _, err := state.Open(t.TempDir(), &dial.Client{CA: "/nowhere"}, zap.NewNop()); err == nil || !strings.Contains(err.Error(), "--tls-ca") {
 		t.Errorf("an authority that is not there: %v", err)
 	}
-	s := &Scheduler{Lease: "main", State: state, Storage: storage.Settings{Location: "grpc://h:1"}, Client: dial.Client{CA: "/nowhere"}, Logger: zap.NewNop()}
+	s := &Scheduler{Listen: "127.0.0.1:0", Lease: "main", State: state, Storage: storage.Settings{Location: "grpc://h:1"}, Client: dial.Client{CA: "/nowhere"}, Logger: zap.NewNop()}
 	if err := s.Run(t.Context(), t.Context(), nil); err == nil || !strings.Contains(err.Error(), "--tls-ca") {
 		t.Errorf("a lease by an authority that is not there: %v", err)
 	}

@@ -533,7 +533,7 @@ func TestJoinedRunsAreApart(t *testing.T) {
 // TestOperationsBelongToSomebodyKnown: without authentication, operations cannot belong to users.
 func TestOperationsBelongToSomebodyKnown(t *testing.T) {
 	s := &Scheduler{Data: t.TempDir(), Listen: "127.0.0.1:0", ConfigFile: writeConfig(t, "operations_belong_to: user\n")}
-	if _, err := s.configured(); err == nil || !strings.Contains(err.Error(), "operations_belong_to: user: no caller can be authenticated") {
+	if _, err := s.check(); err == nil || !strings.Contains(err.Error(), "operations_belong_to: user: no caller can be authenticated") {
 		t.Error(err)
 	}
 }

@@ -42,6 +42,7 @@ import (
 
 // A Worker is the configuration of a worker. The tags are the users' documentation of each setting.
 type Worker struct {
+	// Scheduler and Storage are empty for a worker that Join connects.
 	Scheduler      string         `flag:"scheduler" group:"Farm" unit:"ADDRESS" default:"grpc://127.0.0.1:8980" doc:"Address of the scheduler, grpc://HOST:PORT or grpcs://HOST:PORT; a list, separated by commas, is tried in turn"`
 	Storage        string         `flag:"storage" unit:"ADDRESS" default:"grpc://127.0.0.1:8980" doc:"Address of the REv2 storage, grpc://HOST:PORT or grpcs://HOST:PORT, with options (docs/STORAGE.md)"`
 	ActionCache    string         `tuning:"action_cache" unit:"ADDRESS" otherwise:"that of --storage" doc:"Address of the action cache, if it differs from that of the storage"`
@@ -77,13 +78,13 @@ type Worker struct {
 	Policies string          `flag:"policies" unit:"FILE" otherwise:"none" doc:"YAML file of execution policies: wrappers, environment, niceness, network, user and system calls by platform (docs/reference/policies.md)"`
 
 	// SlotCPUs and SlotMemory are the resources of each slot; zero: an equal share.
-	SlotCPUs   float64 `tuning:"slot_cpus" group:"Limits" unit:"NUMBER" otherwise:"all, divided by the slots" doc:"CPUs of each slot, such as 2 or 0.5; whole CPUs are exclusive"`
+	SlotCPUs   float64 `tuning:"slot_cpus" group:"Limits" unit:"NUMBER" min:"0" otherwise:"all, divided by the slots" doc:"CPUs of each slot, such as 2 or 0.5; whole CPUs are exclusive"`
 	SlotMemory string  `tuning:"slot_memory" unit:"SIZE" otherwise:"nine tenths of all, divided by the slots" doc:"Memory of each slot, with swap"`
 	Cgroup     string  `tuning:"cgroup" oneof:"auto require off" default:"auto" doc:"Cgroups for slots: require, all limits or the worker does not start; auto, the limits that this machine supports; off"`
 	// MaxOutputBytes, MaxScratch and MaxOutputFiles limit the outputs of an action, and all its
 	// files.
 	MaxOutputBytes string `tuning:"max_output_bytes" unit:"SIZE" otherwise:"capacity of the worker's store" doc:"Total size of the outputs of one action, including holes"`
-	MaxOutputFiles int    `tuning:"max_output_files" unit:"NUMBER" default:"1000000" doc:"Number of output files of one action"`
+	MaxOutputFiles int    `tuning:"max_output_files" unit:"NUMBER" min:"0" default:"1000000" doc:"Number of output files of one action"`
 	MaxScratch     string `tuning:"max_scratch" unit:"SIZE" otherwise:"capacity of the worker's store" doc:"Total size of all files that one action may write; each file and folder counts as at least 4 KiB"`
 
 	// ExecFilesystem is vfs.Auto if it is empty.
@@ -102,7 +103,7 @@ type Worker struct {
 
 	// CommandsCome is false for comparisons, or to debug the messages of a scheduler.
 	CommandsCome bool `tuning:"commands_with_actions" group:"Pipeline" unit:"true|false" default:"true" doc:"Asks a scheduler with embedded storage to send each Command with its action, which saves a call"`
-	FetchWidth   int  `tuning:"fetch_width" unit:"NUMBER" default:"0" doc:"Number of actions beyond the slots whose inputs the worker fetches until a slot is free"`
+	FetchWidth   int  `tuning:"fetch_width" unit:"NUMBER" min:"0" default:"0" doc:"Number of actions beyond the slots whose inputs the worker fetches until a slot is free"`
 	// ReportWidth is negative for the number of slots.
 	ReportWidth int `tuning:"report_width" unit:"NUMBER" default:"-1" otherwise:"as many as slots" doc:"Number of actions that store outputs while their slot runs the next command"`
 	// Prefetch turns profiles and prefetching on.
@@ -142,7 +143,7 @@ func (w *Worker) own() *settings.Set {
 	w.Data = flags.DefaultData("forerunner-worker")
 	w.Tracing.FromEnvironment()
 	return settings.Of(w).Checked(dial.Check, "scheduler").Checked(dial.CheckStorage, "storage").
-		Checked(dial.CheckPort, "http", "serve-cache").Needed("data")
+		Checked(dial.CheckPort, "http", "serve-cache").Needed("data", "scheduler", "storage")
 }
 
 // absolute makes folders absolute: launchers need that, and Data identifies this worker.
@@ -225,12 +226,8 @@ func (s *Started) readyRoots() int {
 
 // openRoots opens the input roots and, unless the storage is here, their store. The caller closes
 // the store first.
-func (s *Started) openRoots(upperMemory int64, registry prometheus.Registerer) (*vfs.FS, *disk.Store, error) {
+func (s *Started) openRoots(registry prometheus.Registerer) (*vfs.FS, *disk.Store, error) {
 	w := s.w
-	size, err := settings.ParseSize(w.CacheSize)
-	if err != nil {
-		return nil, nil, settings.Wrong("--cache-size: %w", err)
-	}
 	memory, err := w.Callers.Memory.Bytes()
 	if err != nil {
 		return nil, nil, err
@@ -251,7 +248,7 @@ func (s *Started) openRoots(upperMemory int64, registry prometheus.Registerer) (
 	// Roots first: mounts of a dead worker may be below the store.
 	roots, err := vfs.Open(vfs.Options{
 		MountDir: w.below(w.Mount, "mount"), UpperDir: upperDir, Logger: w.Logger, Metrics: registry,
-		Method: w.ExecFilesystem, UpperMemory: upperMemory, Owner: s.isolation.users.Owner(), VerifyEvery: time.Duration(w.Disk.VerifyEvery),
+		Method: w.ExecFilesystem, UpperMemory: s.checked.upperMemory, Owner: s.isolation.users.Owner(), VerifyEvery: time.Duration(w.Disk.VerifyEvery),
 		Namespaces: s.isolation.namespaces, KnownBytes: memory / 4, Roots: w.positions(), Ready: s.readyRoots(),
 		Damaged: func(d digest.Digest, file string) {
 			if store != nil {
@@ -274,7 +271,7 @@ func (s *Started) openRoots(upperMemory int64, registry prometheus.Registerer) (
 		return roots, store, nil
 	}
 	store, err = disk.Open(cacheDir, disk.Options{
-		MaxBytes: size, FreePercent: w.FreePercent, VerifyEvery: time.Duration(w.Disk.VerifyEvery),
+		MaxBytes: s.checked.storeBytes, FreePercent: w.FreePercent, VerifyEvery: time.Duration(w.Disk.VerifyEvery),
 		Spread: w.Disk.SpreadFolders, MakeFolders: true, Logger: w.Logger, Metrics: registry,
 	})
 	if err != nil {
@@ -312,7 +309,7 @@ func (w *Worker) browser() (*historical.Browser, error) {
 	}
 	b, err := historical.New(w.BrowserURL)
 	if err != nil {
-		return nil, fmt.Errorf("tuning.browser_url: %w", err)
+		return nil, settings.Wrong("tuning.browser_url: %w", err)
 	}
 	return b, nil
 }
@@ -344,7 +341,7 @@ func (w *Worker) identity() (map[string]string, error) {
 		return nil, fmt.Errorf("host name: %w (give --id)", err)
 	}
 	if !utf8.ValidString(w.Data) {
-		return nil, fmt.Errorf("the worker is named by its data folder %q, which is not UTF-8 (give --id, or another folder)", w.Data)
+		return nil, settings.Wrong("--data: the worker is named by its data folder %q, which is not UTF-8 (give --id, or another folder)", w.Data)
 	}
 	return map[string]string{names.HostKey: host, names.DataKey: w.Data}, nil
 }

@@ -591,7 +591,7 @@ func TestCommandsInPlaceOfTargets(t *testing.T) {
 	}
 	check := func(when string) {
 		t.Helper()
-		for text, want := range map[string]string{"gcc": "21", "GCC -o 'my": "2", "hello.c": "2", "sh -c $'x y\\342": "3", "[U+": "", "x": "3"} {
+		for text, want := range map[string]string{"gcc": "21", "GCC -o 'my": "2", "hello.c": "2", "sh -c $'x y\\342": "3", "[U+": "5", "x": "3"} {
 			if got := names(Query{Text: text}); got != want {
 				t.Errorf("%s: the text %q finds %q, want %q", when, text, got, want)
 			}

@@ -63,6 +63,25 @@ func IsRedisURL(address string) bool {
 // are for the Sentinels where those ask for some. Errors do not show passwords.
 func OpenRedis(address string, o RedisOptions) (*Redis, error) {
 	o.validate()
+	c, err := parseRedis(address, o)
+	if err != nil {
+		return nil, err
+	}
+	quietRedis()
+	r := &Redis{options: o, servers: redisServers{redis.NewUniversalClient(c)}, shards: 1}
+	if c.IsClusterMode {
+		r.shards = clusterShards
+	}
+	return r, nil
+}
+
+// CheckRedis returns an error unless OpenRedis can use the URL.
+func CheckRedis(address string) error {
+	_, err := parseRedis(address, RedisOptions{})
+	return err
+}
+
+func parseRedis(address string, o RedisOptions) (*redis.UniversalOptions, error) {
 	u, err := url.Parse(address)
 	if err != nil {
 		return nil, errors.New("open Redis: this is not a URL") // the error of Parse has all of it
@@ -71,12 +90,7 @@ func OpenRedis(address string, o RedisOptions) (*Redis, error) {
 	if err != nil {
 		return nil, fmt.Errorf("open Redis %s: %w", u.Host, err)
 	}
-	quietRedis()
-	r := &Redis{options: o, servers: redisServers{redis.NewUniversalClient(c)}, shards: 1}
-	if c.IsClusterMode {
-		r.shards = clusterShards
-	}
-	return r, nil
+	return c, nil
 }
 
 // redisOptions returns the options in a URL.

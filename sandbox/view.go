@@ -163,6 +163,24 @@ func makeSymlink(target, path string) error {
 	return nil
 }
 
+// CheckShow returns an error unless each path of Show is one that can be shown.
+func (o *Options) CheckShow() error {
+	for _, path := range o.Show {
+		if err := checkShown(path); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func checkShown(path string) error {
+	clean := filepath.Clean(path)
+	if clean == "/" || !filepath.IsAbs(path) || paths.Below(clean, building) || paths.Below(clean, varTmp) {
+		return fmt.Errorf("%q cannot be shown: name a file or folder by its absolute path, and not in %s or %s", path, building, varTmp)
+	}
+	return nil
+}
+
 // showMachine shows the list, and Options.Show, which must be there.
 func (v *view) showMachine(show []string) error {
 	for _, path := range DefaultShow {
@@ -171,9 +189,8 @@ func (v *view) showMachine(show []string) error {
 		}
 	}
 	for _, path := range show {
-		clean := filepath.Clean(path)
-		if clean == "/" || !filepath.IsAbs(path) || paths.Below(clean, building) || paths.Below(clean, varTmp) {
-			return fmt.Errorf("%q cannot be shown: name a file or folder by its absolute path, and not in %s or %s", path, building, varTmp)
+		if err := checkShown(path); err != nil {
+			return err
 		}
 		if err := v.show(path); err != nil {
 			return fmt.Errorf("show to commands: %w", err)

@@ -9,6 +9,7 @@ import (
 
 	longrunningpb "cloud.google.com/go/longrunning/autogen/longrunningpb"
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	spb "google.golang.org/genproto/googleapis/rpc/status"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
@@ -165,16 +166,21 @@ func isCancelled(ctx context.Context) bool {
 	return !limited || time.Until(deadline) > deadlineSlack
 }
 
-// withPage returns st, with the link to its page in the message of a failure.
+// withPage returns st, with the link to its page in the message of a failure, and in that of its
+// status.
 func (o *operations) withPage(st *event.Status) *event.Status {
 	failed := st.Response.GetStatus().GetCode() != 0 || st.Response.GetResult().GetExitCode() != 0
 	if !st.Done() || !failed || o.pages == "" {
 		return st
 	}
 	linked, r := *st, st.Response // other clients have them too
+	link := "See " + o.pages + st.Name + o.build(st)
 	linked.Response = &repb.ExecuteResponse{
 		Result: r.GetResult(), CachedResult: r.GetCachedResult(), Status: r.GetStatus(), ServerLogs: r.GetServerLogs(),
-		Message: strings.TrimSpace(r.GetMessage() + "\nSee " + o.pages + st.Name + o.build(st)),
+		Message: strings.TrimSpace(r.GetMessage() + "\n" + link),
+	}
+	if s := r.GetStatus(); s.GetCode() != 0 { // of these Bazel prints only the status
+		linked.Response.Status = &spb.Status{Code: s.GetCode(), Details: s.GetDetails(), Message: strings.TrimSpace(s.GetMessage() + "\n" + link)}
 	}
 	return &linked
 }

@@ -96,6 +96,7 @@ func TestFailureNamesItsPage(t *testing.T) {
 		}{
 			{"fails", &repb.ExecuteResponse{Result: &repb.ActionResult{ExitCode: 1}, Message: "out of ink"}, "out of ink\nSee http://scheduler:8981/%s"},
 			{"cannot", &repb.ExecuteResponse{Status: &spb.Status{Code: int32(codes.InvalidArgument)}}, "See http://scheduler:8981/%s"},
+			{"cannot at all", &repb.ExecuteResponse{Status: &spb.Status{Code: int32(codes.InvalidArgument), Message: "no ink"}}, "See http://scheduler:8981/%s"},
 			{"built", &repb.ExecuteResponse{Result: &repb.ActionResult{ExitCode: 1}}, "See http://scheduler:8981/%s\nThe build: http://scheduler:8981/builds/7%%2F8"},
 			{"works", success, ""},
 		} {
@@ -111,6 +112,9 @@ func TestFailureNamesItsPage(t *testing.T) {
 			want := proto.CloneOf(c.resp)
 			if c.want != "" {
 				want.Message = fmt.Sprintf(c.want, name)
+				if want.Status != nil {
+					want.Status.Message = strings.TrimSpace(want.GetStatus().GetMessage() + "\n" + want.GetMessage())
+				}
 			}
 			if got := s.done(); !proto.Equal(got, want) {
 				t.Errorf("%s: got %v, want %v", c.name, got, want)

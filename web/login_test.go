@@ -29,6 +29,9 @@ func logins(t *testing.T) *login.Logins {
 		Rules: []auth.Rule{{Users: []string{"ann"}, May: []auth.Right{auth.Observe}}},
 		Pages: "http://127.0.0.1/", KeyFile: filepath.Join(t.TempDir(), "key"),
 	})
+	if err == nil {
+		err = l.Open()
+	}
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -158,6 +161,9 @@ func TestPagesEndWhenTheirViewerLogsOut(t *testing.T) {
 				Rules:    []auth.Rule{{Users: []string{"ann@example.com"}, May: []auth.Right{auth.Observe}}},
 				Pages:    b.server.URL + "/", KeyFile: filepath.Join(t.TempDir(), "key"),
 			})
+			if err == nil {
+				err = logins.Open()
+			}
 			if err != nil {
 				t.Fatal(err)
 			}

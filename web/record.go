@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -32,8 +33,11 @@ type recordView struct {
 	Printed []printed.Text
 	// Again is a shell command that runs the command again; empty if the command is unknown.
 	Again string
-	Spans []facts.Span
-	Facts []facts.Table
+	// NotMade are declared outputs that a successful command did not make: Bazel fails if it needs
+	// them. Empty, too, if the command or all outputs are not known.
+	NotMade []string
+	Spans   []facts.Span
+	Facts   []facts.Table
 	// Compared compares it with an earlier run, if the viewer asked for it.
 	Compared *compared
 	// WorkerName is the name of the worker, WorkerPath its page.
@@ -101,10 +105,11 @@ func (p *recordPages) one(ctx context.Context, r *historypb.Record, req *http.Re
 }
 
 func (p *recordPages) viewOf(ctx context.Context, r *historypb.Record) *recordView {
+	command := p.command(ctx, r)
 	return &recordView{
 		recordRow: rowOf(r), Verdict: verdictOf(r),
 		Printed: []printed.Text{p.kept(ctx, r, "Standard error", r.GetStderr()), p.kept(ctx, r, "Standard output", r.GetStdout())},
-		Again:   p.again(ctx, r), Spans: facts.Spans(r.GetMetadata()), Facts: facts.Packed(r.GetMetadata().GetAuxiliaryMetadata()),
+		Again:   again(r, command), NotMade: notMade(r, command), Spans: facts.Spans(r.GetMetadata()), Facts: facts.Packed(r.GetMetadata().GetAuxiliaryMetadata()),
 		WorkerName: dash(text.Machine(cmp.Or(r.GetWorker(), r.GetMetadata().GetWorker()))), WorkerPath: workerPath(r.GetWorker()),
 	}
 }
@@ -148,38 +153,62 @@ func (p *recordPages) kept(ctx context.Context, r *historypb.Record, title strin
 	return of
 }
 
-// again returns a shell command that runs the command again in a copy of its inputs, such as
-// Bazel's execution root. It omits the environment for viewers who may not read the content of the
-// instance name, as some owners of operations may not.
-func (p *recordPages) again(ctx context.Context, r *historypb.Record) string {
-	command := &repb.Command{Arguments: r.GetArguments()}
+// command returns the command of an operation; nil if the storage has it no more, or the viewer may
+// not read the content of the instance name, as some owners of operations may not.
+func (p *recordPages) command(ctx context.Context, r *historypb.Record) *repb.Command {
 	fn, err := stored.Function(r.GetDigestFunction())
 	if err != nil {
-		return ""
+		return nil
 	}
-	if d, err := stored.Digest(fn, r.GetCommand()); err == nil && mayRead(ctx, r.GetInstanceName()) {
-		whole := &repb.Command{}
-		if _, err := stored.Message(ctx, p.blobs(r.GetInstanceName(), fn), d, stored.MaxBytes, whole); err == nil {
-			command = whole
-		}
+	d, err := stored.Digest(fn, r.GetCommand())
+	if err != nil || !mayRead(ctx, r.GetInstanceName()) {
+		return nil
 	}
-	if len(command.GetArguments()) == 0 {
-		return ""
+	command := &repb.Command{}
+	if _, err := stored.Message(ctx, p.blobs(r.GetInstanceName(), fn), d, stored.MaxBytes, command); err != nil {
+		return nil
 	}
+	return command
+}
+
+// again returns a shell command that runs the command again in a copy of its inputs, such as Bazel's
+// execution root. If the command is nil, it has the arguments of the record and no environment.
+func again(r *historypb.Record, command *repb.Command) string {
 	var line strings.Builder
 	if dir := command.GetWorkingDirectory(); dir != "" {
 		fmt.Fprintf(&line, "cd %s && ", printable.Command([]string{dir}))
 	}
-	if env := command.GetEnvironmentVariables(); len(env) > 0 {
-		line.WriteString("env -i")
-		for _, e := range env {
-			fmt.Fprintf(&line, " %s", printable.Command([]string{e.GetName() + "=" + e.GetValue()}))
-		}
-		line.WriteString(" ")
+	if command != nil {
+		line.WriteString("env -i ")
 	}
-	line.WriteString(printable.Command(command.GetArguments()))
-	if len(command.GetArguments()) == len(r.GetArguments()) && r.GetArgumentsCut() {
+	for _, e := range command.GetEnvironmentVariables() {
+		fmt.Fprintf(&line, "%s ", printable.Command([]string{e.GetName() + "=" + e.GetValue()}))
+	}
+	args := command.GetArguments()
+	if command == nil {
+		args = r.GetArguments()
+	}
+	if len(args) == 0 {
+		return ""
+	}
+	line.WriteString(printable.Command(args))
+	if len(args) == len(r.GetArguments()) && r.GetArgumentsCut() {
 		line.WriteString(" # the rest of the command line is not known any more")
 	}
 	return line.String()
+}
+
+// notMade returns recordView.NotMade.
+func notMade(r *historypb.Record, command *repb.Command) (missing []string) {
+	if r.GetOutcome() != historypb.Outcome_SUCCEEDED || int(r.GetAllOutputs()) != len(r.GetOutputs()) {
+		return nil
+	}
+	//lint:ignore SA1019 deprecated is what old clients send
+	declared := slices.Concat(command.GetOutputPaths(), command.GetOutputFiles(), command.GetOutputDirectories())
+	for _, path := range declared {
+		if !slices.ContainsFunc(r.GetOutputs(), func(o *historypb.Output) bool { return o.GetPath() == path }) && !slices.Contains(missing, path) {
+			missing = append(missing, path)
+		}
+	}
+	return missing
 }

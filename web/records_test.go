@@ -60,6 +60,7 @@ func failed(b *browser) *historypb.Record {
 	command := b.blobs.put(&repb.Command{
 		Arguments: []string{"cc", "-o", "a b"}, WorkingDirectory: "sub",
 		EnvironmentVariables: []*repb.Command_EnvironmentVariable{{Name: "A", Value: "$x"}},
+		OutputPaths:          []string{"bin/a.d", "bin/a.o"},
 	})
 	stderr := []byte("\x1b[31merror:\x1b[0m <b>no</b> such \x1b]8;;javascript:alert(1)\x07thing\x1b]8;;\x07\n")
 	d := digest.Of(digest.SHA256, stderr)
@@ -99,6 +100,30 @@ func TestRecordPage(t *testing.T) {
 	page = b.get("/operations/1234", 200)
 	if strings.Index(page, "Standard error") < strings.Index(page, "<dt>Worker") {
 		t.Error("on the page of a success, standard error is before the facts")
+	}
+	if strings.Contains(page, "did not make") {
+		t.Error("outputs that are not listed were not made")
+	}
+	r.AllOutputs = 1
+	expect(t, b.get("/operations/1234", 200), "Outputs that the command did not make <small>1</small>", "<li>bin/a.d</li>")
+	r.Outcome = historypb.Outcome_FAILED
+	if strings.Contains(b.get("/operations/1234", 200), "did not make") {
+		t.Error("a command that failed need not make outputs")
+	}
+}
+
+// TestRunAgain has commands whose environment is known, empty, and not known.
+func TestRunAgain(t *testing.T) {
+	r := &historypb.Record{Arguments: []string{"cc"}}
+	for want, command := range map[string]*repb.Command{
+		"cc":                 nil,
+		"env -i cc -c":       {Arguments: []string{"cc", "-c"}},
+		"env -i 'A=a b' tcc": {Arguments: []string{"tcc"}, EnvironmentVariables: []*repb.Command_EnvironmentVariable{{Name: "A", Value: "a b"}}},
+		"":                   {},
+	} {
+		if got := again(r, command); got != want {
+			t.Errorf("%s, want %s", got, want)
+		}
 	}
 }
 

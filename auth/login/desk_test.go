@@ -55,7 +55,10 @@ func newDesk(t *testing.T) *desk {
 func (d *desk) open() {
 	d.Helper()
 	var err error
-	if d.logins, err = New(d.options); err != nil {
+	if d.logins, err = New(d.options); err == nil {
+		err = d.logins.Open()
+	}
+	if err != nil {
 		d.Fatal(err)
 	}
 }

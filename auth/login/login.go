@@ -67,7 +67,8 @@ type Logins struct {
 	ask     time.Duration   // that an exchange may take
 }
 
-// New returns Logins. It contacts no issuer yet.
+// New returns Logins, which Open completes. It contacts no issuer yet, and creates no file. Its
+// errors are those of settings.
 func New(o Options) (*Logins, error) {
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
@@ -78,24 +79,41 @@ func New(o Options) (*Logins, error) {
 	}
 	said, err := json.Marshal([]any{o.Rules, o.Settings.Issuers})
 	if err != nil {
-		return nil, fmt.Errorf("login: %w", err)
+		return nil, settings.Wrong("login: %w", err)
 	}
 	sum := sha256.Sum256(said)
 	l := &Logins{
 		options: o, life: cmp.Or(o.Settings.Session, defaultSession), secure: pages.Scheme == "https", purpose: "session " + string(sum[:]),
 		ended: ended{ids: bounded.New[string, struct{}](endedBytes)}, permits: intake.NewPermits(exchanges), ask: askTimeout,
 	}
-	if l.keys, err = openKeys(cmp.Or(o.Settings.KeyFile, o.KeyFile), o.Settings.KeyFile == "", o.Logger); err != nil {
-		return nil, fmt.Errorf("login: key_file: %w", err)
+	if named := o.Settings.KeyFile; named != "" {
+		if l.keys, err = openKeys(named, false, o.Logger); err != nil {
+			return nil, settings.Wrong("login: key_file: %w", err)
+		}
 	}
 	for _, i := range o.Settings.Issuers {
 		made, err := newIssuer(i, o.Pages+Callback, o.Logger)
 		if err != nil {
-			return nil, fmt.Errorf("login: %s: %w", i.Name, err)
+			return nil, settings.Wrong("login: %s: %w", i.Name, err)
 		}
 		l.issuers = append(l.issuers, made)
 	}
 	return l, nil
+}
+
+// SharesKey reports whether the settings name the file of the key, which other programs can have.
+func (l *Logins) SharesKey() bool { return l.options.Settings.KeyFile != "" }
+
+// Open opens the program's own key, and creates it if needed, unless the settings name one. Call it
+// before any other method.
+func (l *Logins) Open() (err error) {
+	if l.SharesKey() {
+		return nil
+	}
+	if l.keys, err = openKeys(l.options.KeyFile, true, l.options.Logger); err != nil {
+		return fmt.Errorf("login: key_file: %w", err)
+	}
+	return nil
 }
 
 // Titles returns the issuers' names for users.

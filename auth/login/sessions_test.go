@@ -20,6 +20,9 @@ func TestCookies(t *testing.T) {
 		"http://127.0.0.1:8981/":    "x=v; Path=/; Max-Age=59; HttpOnly; SameSite=Lax",
 	} {
 		l, err := New(Options{Rules: rules(), Pages: pages, KeyFile: filepath.Join(t.TempDir(), "key")})
+		if err == nil {
+			err = l.Open()
+		}
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -270,7 +270,8 @@ func (e *execution) finish(x *ended) error {
 	}
 	if x.Status != nil {
 		s := status.Convert(x.Status)
-		return &exitError{fmt.Errorf("%s (%s)", s.Message(), s.Code()), codeOf(s)}
+		why := strings.TrimSuffix(s.Message(), "\n"+x.Message) // which was printed
+		return &exitError{fmt.Errorf("%s (%s)", why, s.Code()), codeOf(s)}
 	}
 	if x.fetchErr != nil {
 		return x.fetchErr

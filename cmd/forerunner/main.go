@@ -49,7 +49,9 @@ func command() *cobra.Command {
 		Short: "remote execution that runs ahead of the action",
 		Long: settings.Flow("Forerunner runs actions of Bazel and other REv2 clients on a farm of machines, and prefetches the inputs that they read.\n" +
 			"\"forerunner up\" is a farm on this machine; it prints the lines for .bazelrc, and where its pages are. A farm on several machines\n" +
-			"consists of forerunner-scheduler and forerunner-worker. \"forerunner doctor\" checks whether a machine can run a worker."),
+			"consists of forerunner-scheduler and forerunner-worker. \"forerunner doctor\" checks whether a machine can run a worker.\n" +
+			"All commands exit with 0, with 1 if they fail, and with 2 if flags or arguments are wrong; \"forerunner exec\" also with the code of\n" +
+			"its command, 124, 126 and 127."),
 		Example:       firstUse,
 		SilenceUsage:  true,
 		SilenceErrors: true,

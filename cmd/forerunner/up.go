@@ -58,6 +58,9 @@ func (l *localFarm) run(drain, abort context.Context, log *zap.Logger, ready fun
 	}
 	defer stop()
 	l.worker.Sees.Hide, l.worker.HideFiles = []string{data}, l.scheduler.Files()
+	if err := l.scheduler.Check(); err != nil { // before the worker creates folders
+		return err
+	}
 	// The launchers come before every mount, and before the ports.
 	started, err := l.worker.Start(abort)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 const followPause = 2 * time.Second
 
 // An Opener opens the shared store of records, which the returned function closes.
-type Opener func() (o Options, closeIt func() error, err error)
+type Opener func(ctx context.Context) (o Options, closeIt func() error, err error)
 
 // Follow copies the records of the serving scheduler until it is stopped, so that they are here
 // when this one replaces it. It returns a function that stops it and waits for its end.
@@ -54,7 +54,7 @@ func (s *Settings) follow(ctx context.Context, open Opener) (err error) {
 	if s.Keep <= 0 {
 		return nil
 	}
-	o, closeIt, err := open()
+	o, closeIt, err := open(ctx)
 	if err != nil {
 		return err
 	}

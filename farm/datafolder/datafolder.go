@@ -2,14 +2,18 @@ package datafolder
 
 import (
 	"bufio"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/forerunner-build/forerunner/pause"
 )
 
 // format is the version of the data folder. A change that an older program would misread, or
@@ -22,9 +26,10 @@ const ownerFile = "forerunner.lock"
 // A Folder is a data folder that this process has locked.
 type Folder struct{ lock *os.File }
 
-// Open makes the folder if needed, and locks it. Errors name the folder, and the process that has
-// locked it, or say what to do.
-func Open(dir string) (*Folder, error) {
+// Open makes the folder if needed, and locks it. If the process that has locked it is dead or dying,
+// it waits until the kernel has unlocked the folder, for releasePatience at most. Errors name the
+// folder, and the process that has locked it, or say what to do.
+func Open(ctx context.Context, dir string) (*Folder, error) {
 	if err := Make(dir); err != nil {
 		return nil, fmt.Errorf("data folder: %w", Advised(err))
 	}
@@ -35,18 +40,33 @@ func Open(dir string) (*Folder, error) {
 		return nil, fmt.Errorf("data folder: %w", Advised(err))
 	}
 	f := &Folder{lock: lock}
-	if err := errors.Join(lock.Chmod(mode), f.take(dir)); err != nil {
+	if err := errors.Join(lock.Chmod(mode), f.take(ctx, dir)); err != nil {
 		return nil, errors.Join(err, lock.Close())
 	}
 	return f, nil
 }
 
-func (f *Folder) take(dir string) error {
+func (f *Folder) take(ctx context.Context, dir string) error {
+	limited, cancel := context.WithTimeout(ctx, releasePatience)
+	defer cancel()
+	for {
+		err := f.tryTake(dir)
+		if used := (*usedError)(nil); !errors.As(err, &used) || !used.owner.isEnding() {
+			return err
+		}
+		if over := pause.For(limited, releasePause); over != nil {
+			return errors.Join(ctx.Err(), err)
+		}
+	}
+}
+
+// tryTake is take without a wait; a usedError means that a process has locked the folder.
+func (f *Folder) tryTake(dir string) error {
 	locked := unix.Flock(int(f.lock.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	found, owner, err := read(f.lock)
 	switch {
 	case errors.Is(locked, unix.EWOULDBLOCK):
-		return fmt.Errorf("data folder %s is in use by another process%s; each program needs a --data of its own, also a scheduler that stands by", dir, owner)
+		return &usedError{dir, owner}
 	case locked != nil:
 		return fmt.Errorf("data folder %s: lock: %w", dir, locked)
 	case err != nil:
@@ -74,23 +94,23 @@ func (f *Folder) write(found int) error {
 	return nil
 }
 
-// read returns the format in the file, 0 if there is none, and the owner of the folder, such as ":
-// 17 (forerunner)".
-func read(file io.Reader) (found int, owner string, err error) {
-	lines := bufio.NewScanner(io.LimitReader(file, 4<<10))
+// read returns the format in the file, 0 if there is none, and the owner of the folder.
+func read(file io.ReaderAt) (found int, by owner, err error) {
+	lines := bufio.NewScanner(io.NewSectionReader(file, 0, 4<<10))
 	for lines.Scan() {
 		name, value, _ := strings.Cut(lines.Text(), " ")
 		switch name {
 		case "format":
 			if _, err := fmt.Sscan(value, &found); err != nil {
-				return 0, owner, fmt.Errorf("%s: format %q", ownerFile, value)
+				return 0, by, fmt.Errorf("%s: format %q", ownerFile, value)
 			}
 		case "process":
 			pid, program, _ := strings.Cut(value, " ")
-			owner = fmt.Sprintf(": %s (%s)", pid, program)
+			by.program = program
+			by.pid, _ = strconv.Atoi(pid) // 0: it is unknown
 		}
 	}
-	return found, owner, lines.Err()
+	return found, by, lines.Err()
 }
 
 // Close unlocks the folder.

@@ -15,18 +15,18 @@ import (
 func TestOneProcessAtATime(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a", "b")
 	program := filepath.Base(os.Args[0])
-	first, err := Open(dir)
+	first, err := Open(t.Context(), dir)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = Open(dir)
+	_, err = Open(t.Context(), dir)
 	if want := dir + " is in use by another process: " + strconv.Itoa(os.Getpid()) + " (" + program + ")"; err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("%v, want %q", err, want)
 	}
 	if err := first.Close(); err != nil {
 		t.Fatal(err)
 	}
-	second, err := Open(dir)
+	second, err := Open(t.Context(), dir)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,7 +52,7 @@ func TestFormats(t *testing.T) {
 		if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		f, err := Open(dir)
+		f, err := Open(t.Context(), dir)
 		if c.want == "" {
 			if err != nil {
 				t.Errorf("%q: %v", c.text, err)
@@ -81,7 +81,7 @@ func TestOthersCannotLock(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		f, err := Open(dir)
+		f, err := Open(t.Context(), dir)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -131,7 +131,7 @@ func TestAdvice(t *testing.T) {
 	if Advised(nil) != nil || WithRoom(nil) != nil {
 		t.Error("no error needs no advice")
 	}
-	_, err := Open("/proc/there/is/none")
+	_, err := Open(t.Context(), "/proc/there/is/none")
 	if err == nil || !strings.HasSuffix(err.Error(), "(choose another folder with --data)") {
 		t.Errorf("a folder that cannot be made: %v", err)
 	}

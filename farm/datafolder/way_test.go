@@ -11,8 +11,9 @@ import (
 )
 
 // opened opens and closes a folder, and returns the error.
-func opened(dir string) error {
-	f, err := Open(dir)
+func opened(t *testing.T, dir string) error {
+	t.Helper()
+	f, err := Open(t.Context(), dir)
 	if err != nil {
 		return err
 	}
@@ -54,7 +55,7 @@ func TestFoldersOfOthers(t *testing.T) {
 			t.Fatal(err)
 		}
 		for _, dir := range []string{made, filepath.Join(made, "below", "it"), linked, filepath.Join(linked, "below", "it"), across} {
-			err := opened(dir)
+			err := opened(t, dir)
 			if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
 				t.Errorf("%s: %s: %v, want %q", name, dir, err, c.want)
 			}
@@ -91,7 +92,7 @@ func TestWays(t *testing.T) {
 		{"file/below", "", unix.ENOTDIR},
 		{"round", "", unix.ELOOP},
 	} {
-		if err := opened(c.dir); !errors.Is(err, c.want) || err != nil && !strings.Contains(err.Error(), strings.Split(c.dir, "/")[0]) {
+		if err := opened(t, c.dir); !errors.Is(err, c.want) || err != nil && !strings.Contains(err.Error(), strings.Split(c.dir, "/")[0]) {
 			t.Errorf("%s: %v, want %v", c.dir, err, c.want)
 		}
 		if c.want != nil {

@@ -3,7 +3,6 @@ package dial
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net"
 	"net/http"
 	"net/url"
@@ -79,20 +78,35 @@ func (c *Client) Files() []string { return []string{c.CA, c.Cert, c.Key, c.Token
 // not wait for the other side. Of several HOST:PORT, separated by commas, it connects to one that
 // answers, and to another when that one no longer does.
 func (c *Client) Dial(target string) (*grpc.ClientConn, error) {
-	addresses, encrypted, err := Addresses(target)
+	whom, options, err := c.prepare(target)
 	if err != nil {
 		return nil, err
+	}
+	return grpc.NewClient(whom, options...)
+}
+
+// Check returns an error unless Dial can use the target, and the files of c with it.
+func (c *Client) Check(target string) error {
+	_, _, err := c.prepare(target)
+	return err
+}
+
+// prepare returns what Dial gives to gRPC. Its errors are those of settings.
+func (c *Client) prepare(target string) (whom string, options []grpc.DialOption, err error) {
+	addresses, encrypted, err := Addresses(target)
+	if err != nil {
+		return "", nil, err
 	}
 	transport := insecure.NewCredentials()
 	if encrypted {
 		source, err := c.Certificates()
 		if err != nil {
-			return nil, err
+			return "", nil, err
 		}
 		transport = source.Credentials()
 	}
-	options := append(dialOptions(), grpc.WithTransportCredentials(transport))
-	whom := "dns:///" + addresses[0]
+	options = append(dialOptions(), grpc.WithTransportCredentials(transport))
+	whom = "dns:///" + addresses[0]
 	switch {
 	case c.Connect != nil:
 		whom = "passthrough:///" + addresses[0]
@@ -111,22 +125,22 @@ func (c *Client) Dial(target string) (*grpc.ClientConn, error) {
 			return err != nil || !IsLoopback(host)
 		}
 		if !encrypted && slices.ContainsFunc(addresses, elsewhere) {
-			return nil, settings.Wrong("--token-file: the token would be sent in the clear to %s: use grpcs://", target)
+			return "", nil, settings.Wrong("--token-file: the token would be sent in the clear to %s: use grpcs://", target)
 		}
 		t, err := newToken(c.Token, encrypted, c.Logger)
 		if err != nil {
-			return nil, err
+			return "", nil, err
 		}
 		options = append(options, grpc.WithPerRPCCredentials(t))
 	}
-	return grpc.NewClient(whom, options...)
+	return whom, options, nil
 }
 
 // Certificates reads the files with the trusted authorities and the identity of c.
 func (c *Client) Certificates() (*certs.Source, error) {
 	source, err := certs.NewClient(certs.Files{Cert: c.Cert, Key: c.Key, CA: c.CA}, c.Logger)
 	if err != nil {
-		return nil, fmt.Errorf("--tls-client-cert, --tls-client-key, --tls-ca: %w", err)
+		return nil, settings.Wrong("--tls-client-cert, --tls-client-key, --tls-ca: %w", err)
 	}
 	return source, nil
 }
@@ -184,7 +198,7 @@ func newToken(file string, private bool, log *zap.Logger) (token, error) {
 		return "Bearer " + text, nil
 	}, file)
 	if err != nil {
-		return token{}, fmt.Errorf("--token-file: %w", err)
+		return token{}, settings.Wrong("--token-file: %w", err)
 	}
 	return token{header, private}, nil
 }

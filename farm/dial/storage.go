@@ -114,24 +114,17 @@ func (s *Storage) Close() error { return errors.Join(s.Blobs.Close(), s.results.
 // OpenStorage connects to storage, and to the action cache if that is separate (its address is
 // empty otherwise). It does not wait for them. o has defaults for the addresses' options.
 func (c *Client) OpenStorage(storage, actionCache string, o casclient.Options) (*Storage, error) {
-	e, err := parseEndpoint(storage, o)
+	e, results, err := parseEndpoints(storage, actionCache, o)
 	if err != nil {
-		return nil, settings.Wrong("--storage: %w", err)
+		return nil, err
 	}
 	s := &Storage{Prefix: e.options.InstancePrefix}
 	if s.Blobs, err = c.dialAll(e); err != nil {
 		return nil, fmt.Errorf("--storage: %w", err)
 	}
-	if actionCache != "" {
-		results, err := parseEndpoint(actionCache, e.options)
-		if err == nil && results.options != e.options {
-			err = settings.Wrong("%q: an action cache has the options connections and token-file, all others are those of --storage", actionCache)
-		}
-		if err == nil {
-			s.results, err = c.dialAll(results)
-		}
-		if err != nil {
-			return nil, errors.Join(fmt.Errorf("tuning.action_cache: %w", err), s.Close())
+	if results != nil {
+		if s.results, err = c.dialAll(*results); err != nil {
+			return nil, errors.Join(fmt.Errorf("%s: %w", actionCacheName, err), s.Close())
 		}
 		e.options.ActionCache = s.results
 	}
@@ -139,12 +132,58 @@ func (c *Client) OpenStorage(storage, actionCache string, o casclient.Options) (
 	return s, nil
 }
 
-// dialAll makes all connections of an endpoint.
-func (c *Client) dialAll(e endpoint) (*connections, error) {
+// CheckStorage returns an error unless OpenStorage can use the addresses, and the files of c and of
+// the addresses' options.
+func (c *Client) CheckStorage(storage, actionCache string) error {
+	e, results, err := parseEndpoints(storage, actionCache, casclient.Options{})
+	if err != nil {
+		return err
+	}
+	if err := c.with(e).Check(e.target); err != nil {
+		return fmt.Errorf("--storage: %w", err)
+	}
+	if results == nil {
+		return nil
+	}
+	if err := c.with(*results).Check(results.target); err != nil {
+		return fmt.Errorf("%s: %w", actionCacheName, err)
+	}
+	return nil
+}
+
+// actionCacheName is the name of the setting with the address of the action cache.
+const actionCacheName = "tuning.action_cache"
+
+// parseEndpoints parses the addresses of OpenStorage; results is nil without one for them.
+func parseEndpoints(storage, actionCache string, o casclient.Options) (blobs endpoint, results *endpoint, err error) {
+	if blobs, err = parseEndpoint(storage, o); err != nil {
+		return blobs, nil, settings.Wrong("--storage: %w", err)
+	}
+	if actionCache == "" {
+		return blobs, nil, nil
+	}
+	apart, err := parseEndpoint(actionCache, blobs.options)
+	if err == nil && apart.options != blobs.options {
+		err = fmt.Errorf("%q: an action cache has the options connections and token-file, all others are those of --storage", actionCache)
+	}
+	if err != nil {
+		return blobs, nil, settings.Wrong("%s: %w", actionCacheName, err)
+	}
+	return blobs, &apart, nil
+}
+
+// with returns c with the token of an endpoint, if it has one.
+func (c *Client) with(e endpoint) *Client {
 	own := *c
 	if e.token != "" {
 		own.Token = e.token
 	}
+	return &own
+}
+
+// dialAll makes all connections of an endpoint.
+func (c *Client) dialAll(e endpoint) (*connections, error) {
+	own := c.with(e)
 	all := &connections{}
 	for range e.connections {
 		conn, err := own.Open(e.target)

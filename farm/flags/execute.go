@@ -5,11 +5,13 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/signal"
 	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+	"golang.org/x/sys/unix"
 
 	"github.com/forerunner-build/forerunner/logline"
 	"github.com/forerunner-build/forerunner/settings"
@@ -48,6 +50,9 @@ func (e *UsageError) Unwrap() error { return e.Err }
 // arguments. The program has the flag --version. With --log-json the error is a line like those of
 // the log, which IsLogged reports.
 func Execute(ctx context.Context, root *cobra.Command) error {
+	// A file that would be larger than the limit of this process is an error of the write, which says
+	// so, and not the end of the process. Programs that it starts have the signal as it was.
+	signal.Notify(make(chan os.Signal, 1), unix.SIGXFSZ)
 	addCompletion(root)
 	addVersion(root)
 	root.SetFlagErrorFunc(plainly)

@@ -2,6 +2,7 @@ package flags
 
 import (
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -60,7 +61,10 @@ func load(cmd *cobra.Command, set *settings.Set, tuning *pflag.FlagSet) error {
 	if file == nil || file.Value.String() == "" {
 		return nil
 	}
-	section, err := settings.Tuning(file.Value.String())
+	section, err := settings.Raw{}, checkRepeatable(file.Value.String())
+	if err == nil {
+		section, err = settings.Tuning(file.Value.String())
+	}
 	if err == nil {
 		err = set.Tune(tuning, section)
 	}
@@ -68,6 +72,16 @@ func load(cmd *cobra.Command, set *settings.Set, tuning *pflag.FlagSet) error {
 		return settings.Wrong("--config: %w", err)
 	}
 	return nil
+}
+
+// checkRepeatable returns an error for a file that can be read only once: programs read theirs
+// several times, and would find it empty.
+func checkRepeatable(file string) error {
+	info, err := os.Stat(file)
+	if err == nil && info.Mode()&(fs.ModeNamedPipe|fs.ModeSocket) != 0 {
+		return fmt.Errorf("%s is a pipe, and this program reads the file several times: give a file", file)
+	}
+	return nil // a missing file is for its reader to report
 }
 
 // usage prints how a command is called, and its flags by groups.

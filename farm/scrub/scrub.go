@@ -22,7 +22,7 @@ import (
 // A Schedule says how often a store is read again, to find damage.
 type Schedule struct {
 	// Every is the period in which all of it is read; 0: never.
-	Every time.Duration `tuning:"scrub_every" group:"Disk" unit:"TIME" default:"168h" doc:"Period in which the program reads all stored files again to find damage; 0 is never"`
+	Every time.Duration `tuning:"scrub_every" group:"Disk" unit:"TIME" min:"0" default:"168h" doc:"Period in which the program reads all stored files again to find damage; 0 is never"`
 	// Rate limits the bytes read per second, with a unit; empty: 32M.
 	Rate string `tuning:"scrub_rate" unit:"SIZE" default:"32M" doc:"Maximum bytes that a scrub reads per second; a scrub is slower while other programs need the disk"`
 }
@@ -48,9 +48,6 @@ func (s *Schedule) Open(store *disk.Store, actions *disk.Actions, l Load) (Store
 	}
 	if s.Every == 0 {
 		return Store{Store: store}, nil
-	}
-	if s.Every < 0 {
-		return Store{}, fmt.Errorf("tuning.scrub_every: %s", s.Every)
 	}
 	scrubber, err := disk.NewScrubber(store, actions, casscrub.Options{
 		Every: s.Every, Rate: rate, Busy: l.Busy, Logger: l.Logger, Metrics: l.Metrics,

@@ -3,8 +3,6 @@ package serve
 import (
 	"context"
 	"errors"
-	"fmt"
-	"math"
 	"net"
 	"time"
 
@@ -30,17 +28,19 @@ import (
 type Callers struct {
 	Memory Memory `settings:"inline"`
 	// MaxConnections limits the connections of all addresses, to twice that of one; MaxStreams
-	// limits the calls on one connection. 0: by the memory and the limit of open files.
-	MaxConnections int `tuning:"max_connections" group:"Callers" unit:"NUMBER" otherwise:"one for each 512 KiB of memory_limit, at most half of the limit of open files" doc:"Number of gRPC connections at a time; one address may have half of them"`
-	MaxStreams     int `tuning:"max_streams" unit:"NUMBER" otherwise:"4096, or three eighths of all calls that there is memory for" doc:"Number of calls at a time on one connection; clients wait beyond that"`
+	// limits the calls on one connection: HTTP/2 has no larger number than its maximum. 0: by the
+	// memory and the limit of open files.
+	MaxConnections int `tuning:"max_connections" group:"Callers" unit:"NUMBER" min:"0" otherwise:"one for each 512 KiB of memory_limit, at most half of the limit of open files" doc:"Number of gRPC connections at a time; one address may have half of them"`
+	MaxStreams     int `tuning:"max_streams" unit:"NUMBER" min:"0" max:"2147483647" otherwise:"4096, or three eighths of all calls that there is memory for" doc:"Number of calls at a time on one connection; clients wait beyond that"`
 	// UploadWindow: if empty, the size depends on the memory; see intake.Bounds.Window.
 	UploadWindow string `tuning:"upload_window" unit:"SIZE" otherwise:"a 16384th of memory_limit, from 64K to 1M" doc:"Bytes of one call that a client may send before the program reads them, from 64K to 16M; more is faster over long distances, but fewer clients can upload at a time"`
 	// ReceiveTimeout is the time within which a request must begin to arrive; 0: 20 s.
-	ReceiveTimeout time.Duration `tuning:"receive_timeout" unit:"TIME" default:"20s" doc:"Time until the request of a call must begin to arrive"`
-	// Waiting: if 0, the number depends on the memory.
-	Waiting int `tuning:"waiting_goroutines" unit:"NUMBER" otherwise:"one for each MiB of memory_limit, from 32 to 2048; 64 in forerunner up" doc:"Number of goroutines kept ready for calls, at most 65536; further calls start their own. More save CPU on large farms, fewer on small ones"`
+	ReceiveTimeout time.Duration `tuning:"receive_timeout" unit:"TIME" min:"0" default:"20s" doc:"Time until the request of a call must begin to arrive"`
+	// Waiting: if 0, the number depends on the memory. All of them start with the program, and each
+	// takes some KiB.
+	Waiting int `tuning:"waiting_goroutines" unit:"NUMBER" min:"0" max:"65536" otherwise:"one for each MiB of memory_limit, from 32 to 2048; 64 in forerunner up" doc:"Number of goroutines kept ready for calls, at most 65536; further calls start their own. More save CPU on large farms, fewer on small ones"`
 	// MonitorSlack is for slackenMonitor.
-	MonitorSlack time.Duration `tuning:"monitor_slack" unit:"TIME" default:"1ms" doc:"Timer slack of the Go runtime's monitor thread and of the threads that it starts: a later wake-up saves CPU. 0 keeps the kernel's default of 50us. It requires CAP_SYS_NICE, and does not apply to commands"`
+	MonitorSlack time.Duration `tuning:"monitor_slack" unit:"TIME" min:"0" default:"1ms" doc:"Timer slack of the Go runtime's monitor thread and of the threads that it starts: a later wake-up saves CPU. 0 keeps the kernel's default of 50us. It requires CAP_SYS_NICE, and does not apply to commands"`
 	// HugePages is for PaceMemory.
 	HugePages bool `tuning:"huge_pages" unit:"true|false" default:"true" doc:"Puts the program's memory on huge pages of the kernel where it is in use, once it has more than 256 MiB. It requires Linux 6.1, and takes no further memory"`
 }
@@ -49,10 +49,6 @@ type Callers struct {
 // grows its stack at its first call, and with many goroutines that memory has left the CPU's caches
 // when its turn comes again.
 const FewWaiting = 64
-
-// maxWaiting limits waiting_goroutines: all of them start with the program, and each takes some
-// KiB.
-const maxWaiting = 1 << 16
 
 // waiting is how many goroutines wait for calls with so much memory.
 func (c *Callers) waiting(memory int64) uint32 {
@@ -65,23 +61,18 @@ func (c *Callers) waiting(memory int64) uint32 {
 // The range of upload_window. gRPC replaces less than 64 KiB without notice.
 const minWindow, maxWindow = 64 << 10, 16 << 20
 
+// Check returns an error unless the limits can be used.
+func (c *Callers) Check() error {
+	_, _, err := c.bounds()
+	return err
+}
+
 // bounds returns limits for the available memory.
 func (c *Callers) bounds() (memory int64, b intake.Bounds, err error) {
 	if memory, err = c.Memory.Bytes(); err != nil {
 		return 0, b, err
 	}
 	b = intake.BoundsFor(memory)
-	if c.MaxConnections < 0 || c.MaxStreams < 0 || c.ReceiveTimeout < 0 || c.Waiting < 0 {
-		return 0, b, fmt.Errorf("tuning.max_connections is %d, max_streams %d, receive_timeout %s, waiting_goroutines %d: "+
-			"none of them can be negative",
-			c.MaxConnections, c.MaxStreams, c.ReceiveTimeout, c.Waiting)
-	}
-	if c.Waiting > maxWaiting {
-		return 0, b, fmt.Errorf("tuning.waiting_goroutines is %d: it can be %d at most", c.Waiting, maxWaiting)
-	}
-	if c.MaxStreams > math.MaxInt32 { // HTTP/2 has no larger number, and of the lowest 32 bits 0 is no limit
-		return 0, b, fmt.Errorf("tuning.max_streams is %d: it can be %d at most", c.MaxStreams, math.MaxInt32)
-	}
 	b = limitConnections(b, c.MaxConnections)
 	if c.MaxStreams > 0 {
 		b.Streams = uint32(c.MaxStreams)
@@ -94,7 +85,7 @@ func (c *Callers) bounds() (memory int64, b intake.Bounds, err error) {
 		err = errors.New("it must be from 64K to 16M")
 	}
 	if err != nil {
-		return 0, b, fmt.Errorf("tuning.upload_window: %w", err)
+		return 0, b, settings.Wrong("tuning.upload_window: %w", err)
 	}
 	if window > 0 {
 		b = b.WithWindow(int32(window))

@@ -27,8 +27,22 @@ func fileLimit() (int64, error) {
 	return int64(min(limit.Cur, 1<<40)), nil
 }
 
-// CheckFiles returns an error if this process may not have as many open files as it needs.
+// fewestBytes is how large files a program must be allowed to write: blobs, records, and its log. A
+// larger one then fails, and what needs it.
+const fewestBytes = 256 << 20
+
+// CheckFiles returns an error if this process may not have as many open files as it needs, or not
+// write large ones.
 func CheckFiles(needed int64) error {
+	var size unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_FSIZE, &size); err != nil {
+		return fmt.Errorf("limit of file sizes: %w", err)
+	}
+	if size.Cur < fewestBytes {
+		return settings.Wrong("this process may write only %d bytes into a file, and needs at least %d: "+
+			"raise it with ulimit -f, or LimitFSIZE= of a systemd service", size.Cur, fewestBytes)
+	}
+
 	limit, err := fileLimit()
 	if err != nil {
 		return err

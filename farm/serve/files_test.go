@@ -57,6 +57,25 @@ func TestFewFiles(t *testing.T) {
 	}
 }
 
+// TestSmallFiles has a program that may not write large files.
+func TestSmallFiles(t *testing.T) {
+	var was unix.Rlimit
+	if err := unix.Getrlimit(unix.RLIMIT_FSIZE, &was); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &unix.Rlimit{Cur: 1 << 20, Max: was.Max}); err != nil {
+		t.Fatal(err)
+	}
+	err := CheckFiles(1)
+	if err := unix.Setrlimit(unix.RLIMIT_FSIZE, &was); err != nil {
+		t.Fatal(err)
+	}
+	const want = "only 1048576 bytes into a file, and needs at least 268435456: raise it with ulimit -f"
+	if err == nil || !strings.Contains(err.Error(), want) {
+		t.Errorf("%v, want %s", err, want)
+	}
+}
+
 // A moody listener accepts a connection for each nil in errs.
 type moody struct {
 	net.Listener

@@ -28,7 +28,7 @@ func (m *Memory) Bytes() (int64, error) {
 	if m != nil {
 		limit, err := settings.ParseSize(m.Limit)
 		if err != nil {
-			return 0, fmt.Errorf("tuning.memory_limit: %w", err)
+			return 0, settings.Wrong("tuning.memory_limit: %w", err)
 		}
 		if limit > 0 {
 			return limit, nil

@@ -39,16 +39,19 @@ type Protection struct {
 	OwnUser bool
 }
 
-// Protect makes the protection of a program with access rules.
+// Protect makes the protection of a program with access rules. Its errors are those of settings.
 func (p *Ports) Protect(o auth.Options) (made Protection, err error) {
 	if made.source, err = p.Open(o.Logger); err != nil {
 		return made, err
 	}
 	o.Certificates = p.ClientCA != ""
-	if o.Configured() {
-		made.Guard, err = auth.New(o)
+	if !o.Configured() {
+		return made, nil
 	}
-	return made, err
+	if made.Guard, err = auth.New(o); err != nil {
+		return made, settings.Wrong("--config: %w", err)
+	}
+	return made, nil
 }
 
 // encrypt returns l with TLS, if there is any.
@@ -95,20 +98,39 @@ func (p *Ports) Open(log *zap.Logger) (*certs.Source, error) {
 	}
 	source, err := certs.NewServer(certs.Files{Cert: p.Cert, Key: p.Key, CA: p.ClientCA}, log)
 	if err != nil {
-		return nil, fmt.Errorf("--tls-cert, --tls-key, --tls-client-ca: %w", err)
+		return nil, settings.Wrong("--tls-cert, --tls-key, --tls-client-ca: %w", err)
 	}
 	return source, nil
 }
 
-// Listen listens on the address of a flag, if this is allowed.
-func (p *Ports) Listen(ctx context.Context, flag, address string) (net.Listener, error) {
+// Check returns an error unless a program may listen on the address of a flag.
+func (p *Ports) Check(flag, address string) error {
 	host, _, err := net.SplitHostPort(address)
 	if err != nil {
-		return nil, settings.Wrong("%s: %w", flag, err)
+		return settings.Wrong("%s: %w", flag, err)
 	}
 	if p.Cert == "" && !p.Insecure && !dial.IsLoopback(host) {
-		return nil, settings.Wrong("%s %s can be reached by other machines and has no TLS: give --tls-cert and --tls-key, "+
+		return settings.Wrong("%s %s can be reached by other machines and has no TLS: give --tls-cert and --tls-key, "+
 			"or --insecure-listen if everybody who reaches it may do everything", flag, address)
+	}
+	return nil
+}
+
+// CheckHTTP is Check of the address of ServeHTTP; empty: it does nothing.
+func (p *Ports) CheckHTTP(address string) error {
+	if address == "" {
+		return nil
+	}
+	return p.Check(httpFlag, address)
+}
+
+// httpFlag is the flag with the address of ServeHTTP.
+const httpFlag = "--http"
+
+// Listen listens on the address of a flag, if this is allowed.
+func (p *Ports) Listen(ctx context.Context, flag, address string) (net.Listener, error) {
+	if err := p.Check(flag, address); err != nil {
+		return nil, err
 	}
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"net/http"
+	"strings"
 	"testing"
 
 	"go.uber.org/zap"
@@ -84,5 +85,26 @@ func TestNoPages(t *testing.T) {
 	}
 	if err := stop(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestAddresses: a program does not listen everywhere because an address is empty, and on a port
+// that others reach only if it is told to.
+func TestAddresses(t *testing.T) {
+	for address, allowed := range map[string]bool{"": false, ":0": false, "0.0.0.0:0": false, "127.0.0.1": false, "127.0.0.1:0": true, "[::1]:0": true} {
+		p := &Ports{}
+		if err := p.Check("--listen", address); (err == nil) != allowed || err != nil && !strings.Contains(err.Error(), "--listen") {
+			t.Errorf("%q: %v", address, err)
+		}
+		if allowed {
+			continue
+		}
+		if l, err := p.Listen(t.Context(), "--listen", address); err == nil {
+			t.Errorf("%q: listens on %s", address, l.Addr())
+			_ = l.Close()
+		}
+	}
+	if err := (&Ports{}).CheckHTTP(""); err != nil {
+		t.Errorf("no pages: %v", err)
 	}
 }

@@ -99,7 +99,7 @@ func (p *Ports) ServeHTTP(
 	if err != nil {
 		return nil, err
 	}
-	listener, err := p.Listen(ctx, "--http", address)
+	listener, err := p.Listen(ctx, httpFlag, address)
 	if err != nil {
 		return nil, err
 	}

@@ -16,6 +16,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/forerunner-build/forerunner/farm/flags"
+	"github.com/forerunner-build/forerunner/settings"
 )
 
 const (
@@ -35,18 +36,29 @@ type Tracing struct {
 // FromEnvironment sets t from OpenTelemetry's environment variable.
 func (t *Tracing) FromEnvironment() { t.Endpoint = os.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT") }
 
-// Open returns the tracer of a service, or nil without tracing. Neither Open nor traced code ever
-// waits for the collector. close sends the remaining spans, until abort ends.
-func (t *Tracing) Open(ctx, abort context.Context, service string, log *zap.Logger) (_ trace.Tracer, close func() error, err error) {
+// Check returns an error unless the settings can be used.
+func (t *Tracing) Check() error {
 	if t.Endpoint == "" {
-		return nil, func() error { return nil }, nil
+		return nil
 	}
 	u, err := url.Parse(t.Endpoint)
 	if err == nil && (u.Scheme != "http" && u.Scheme != "https" || u.Host == "") {
 		err = errors.New("it must be http://HOST:PORT or https://HOST:PORT")
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("tuning.otlp_endpoint %s: %w", t.Endpoint, err)
+		return settings.Wrong("tuning.otlp_endpoint %s: %w", t.Endpoint, err)
+	}
+	return nil
+}
+
+// Open returns the tracer of a service, or nil without tracing. Neither Open nor traced code ever
+// waits for the collector. close sends the remaining spans, until abort ends.
+func (t *Tracing) Open(ctx, abort context.Context, service string, log *zap.Logger) (_ trace.Tracer, close func() error, err error) {
+	if t.Endpoint == "" {
+		return nil, func() error { return nil }, nil
+	}
+	if err := t.Check(); err != nil {
+		return nil, nil, err
 	}
 	exporter, err := otlptracegrpc.New(ctx, otlptracegrpc.WithEndpointURL(t.Endpoint))
 	if err != nil {

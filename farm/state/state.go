@@ -14,6 +14,7 @@ import (
 	"github.com/forerunner-build/forerunner/farm/dial"
 	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/records"
+	"github.com/forerunner-build/forerunner/settings"
 )
 
 // RecordsFile is the name of the file with hints in a program's data folder.
@@ -80,6 +81,25 @@ type Opened struct {
 	// SharedRuns are the records of runs that workers share; a scheduler has them.
 	SharedRuns records.Hints
 	Close      func() error
+}
+
+// Check returns an error unless Open can use the address in s, and the files of client with it.
+func (s *Location) Check(client *dial.Client) error {
+	var err error
+	switch spec := string(*s); {
+	case records.IsRedisURL(spec):
+		if _, err = client.Certificates(); err == nil {
+			err = records.CheckRedis(spec)
+		}
+	case IsService(spec):
+		err = client.Check(spec)
+	default:
+		err = new(Location).Set(spec)
+	}
+	if err != nil {
+		return settings.Wrong("--state: %w", err)
+	}
+	return nil
 }
 
 // Open opens the records; data is the program's data folder, client is for services. Records that

@@ -19,10 +19,6 @@ import (
 
 // embed opens a folder, to be served on the scheduler's own port.
 func (s *Settings) embed(dir string, o Options) (*Opened, error) {
-	if o.Guarded && s.CacheWrites == Clients {
-		return nil, settings.Wrong("--cache-writes: where callers are known by name, the right write_results below access " +
-			"in the file of --config says who may write the action cache")
-	}
 	size, err := settings.ParseSize(s.CacheSize)
 	if err != nil {
 		return nil, settings.Wrong("--cache-size: %w", err)

@@ -119,30 +119,55 @@ func (s *Opened) grants(g *casserver.Grants) {
 
 // CheckLocation returns an error unless place is that of a storage.
 func CheckLocation(location string) error {
-	if strings.HasPrefix(location, "dir:") {
+	if strings.HasPrefix(location, dirScheme) {
 		return nil
 	}
 	return dial.CheckStorage(location)
 }
 
+// folder returns the folder of embedded storage; empty: the storage is elsewhere.
+func (s *Settings) folder(data string) string {
+	if s.Location == "" {
+		return filepath.Join(data, "storage")
+	}
+	dir, embedded := strings.CutPrefix(s.Location, dirScheme)
+	if !embedded {
+		return ""
+	}
+	return dir
+}
+
+// dirScheme begins the location of embedded storage.
+const dirScheme = "dir:"
+
+// Check returns an error unless Open can use the settings, and the files of o.Client with them.
+func (s *Settings) Check(o Options) error {
+	switch embedded := s.Location == "" || strings.HasPrefix(s.Location, dirScheme); {
+	case s.Location == dirScheme:
+		return settings.Wrong("--storage: %s has no folder: dir:PATH", dirScheme)
+	case embedded && s.ActionCache != "":
+		return settings.Wrong("tuning.action_cache: it is embedded with the storage; give the address of storage, too")
+	case embedded && o.Guarded && s.CacheWrites == Clients:
+		return settings.Wrong("--cache-writes: where callers are known by name, the right write_results below access " +
+			"in the file of --config says who may write the action cache")
+	case embedded:
+		return nil
+	case s.CacheWrites == Clients:
+		return settings.Wrong("--cache-writes: the action cache is external and has its own rules")
+	case s.Isolate:
+		return settings.Wrong("--isolate-content works with embedded storage only: --storage names another server, " +
+			"which decides itself what each instance name sees")
+	}
+	return o.Client.CheckStorage(s.Location, s.ActionCache)
+}
+
 // Open opens storage, or connects to it. ctx must last as long as the storage is used.
 func (s *Settings) Open(ctx context.Context, o Options) (*Opened, error) {
-	location := s.Location
-	if location == "" {
-		location = "dir:" + filepath.Join(o.Data, "storage")
+	if err := s.Check(o); err != nil {
+		return nil, err
 	}
-	if dir, ok := strings.CutPrefix(location, "dir:"); ok {
-		if s.ActionCache != "" {
-			return nil, settings.Wrong("tuning.action_cache: it is embedded with the storage; give the address of storage, too")
-		}
+	if dir := s.folder(o.Data); dir != "" {
 		return s.embed(dir, o)
-	}
-	if s.CacheWrites == Clients {
-		return nil, settings.Wrong("--cache-writes: the action cache is external and has its own rules")
-	}
-	if s.Isolate {
-		return nil, settings.Wrong("--isolate-content works with embedded storage only: --storage names another server, " +
-			"which decides itself what each instance name sees")
 	}
 	return s.connect(ctx, o)
 }

@@ -38,9 +38,9 @@ func (c *Command) OutOfMemory() string {
 	}
 	text := fmt.Sprintf("out of memory: the kernel killed %s because %s", processes, why)
 	if limits.Memory > 0 {
-		text += fmt.Sprintf(" (limit %s", mebibytes(limits.Memory))
+		text += fmt.Sprintf(" (limit %s", memory(limits.Memory))
 		if used.MemoryPeak > 0 {
-			text += fmt.Sprintf(", peak %s", mebibytes(used.MemoryPeak))
+			text += fmt.Sprintf(", peak %s", memory(used.MemoryPeak))
 		}
 		text += ")"
 	}
@@ -50,7 +50,13 @@ func (c *Command) OutOfMemory() string {
 	return text
 }
 
-func mebibytes(n int64) string { return fmt.Sprintf("%.4g MiB", float64(n)/(1<<20)) }
+// memory writes a limit and a peak that is a little less with different digits.
+func memory(n int64) string {
+	if n >= 1<<30 {
+		return fmt.Sprintf("%.4g GiB", float64(n)/(1<<30))
+	}
+	return fmt.Sprintf("%.4g MiB", float64(n)/(1<<20))
+}
 
 // Resources returns the usage of the command; nil if nothing measures it.
 func (c *Command) Resources() *actionstats.Resources {
