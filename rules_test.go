@@ -202,7 +202,7 @@ var floors = map[string]int{
 	"test/programs":         10, // for tests of whole farms, which are above it and hold nothing else
 	"test/bazel":            11,
 
-	"cmd/bench":                12,
+	"cmd/bench":                13,
 	"cmd/forerunner":           12,
 	"cmd/forerunner-scheduler": 12,
 	"cmd/forerunner-worker":    12,

@@ -361,7 +361,7 @@ func (w *Worker) askScheduler(ctx context.Context, wanted bool) (string, error) 
 // askStorage measures how fast the storage is, with a blob that nobody has.
 func (w *Worker) askStorage(ctx context.Context, wanted bool) (string, error) {
 	if !wanted {
-		return "--storage says which one to ask", errSkipped
+		return "--storage or --scheduler says which one to ask", errSkipped
 	}
 	conn, storage, err := w.dial()
 	if err != nil {
@@ -371,10 +371,10 @@ func (w *Worker) askStorage(ctx context.Context, wanted bool) (string, error) {
 	defer storage.Close()
 	s, err := probe.Measure(ctx, storage.Client, probeBytes, probe.Patience{Answer: remotePatience, Transfer: transferPatience})
 	if err != nil {
-		return "", fmt.Errorf("%s: %w", w.Storage, err)
+		return "", fmt.Errorf("%s: %w", w.storageAddress(), err)
 	}
 	rate := func(took time.Duration) string { return text.Bytes(int64(float64(s.Bytes)/took.Seconds())) + "/s" }
-	return fmt.Sprintf("%s answers after %s, takes %s and gives %s, a blob of %s at a time", w.Storage,
+	return fmt.Sprintf("%s answers after %s, takes %s and gives %s, a blob of %s at a time", w.storageAddress(),
 		s.RoundTrip.Round(10*time.Microsecond), rate(s.Upload), rate(s.Download), text.Bytes(probeBytes)), nil
 }
 

@@ -1,6 +1,7 @@
 package farm
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -44,7 +45,7 @@ import (
 type Worker struct {
 	// Scheduler and Storage are empty for a worker that Join connects.
 	Scheduler      string         `flag:"scheduler" group:"Farm" unit:"ADDRESS" default:"grpc://127.0.0.1:8980" doc:"Address of the scheduler, grpc://HOST:PORT or grpcs://HOST:PORT; a list, separated by commas, is tried in turn"`
-	Storage        string         `flag:"storage" unit:"ADDRESS" default:"grpc://127.0.0.1:8980" doc:"Address of the REv2 storage, grpc://HOST:PORT or grpcs://HOST:PORT, with options (docs/STORAGE.md)"`
+	Storage        string         `flag:"storage" unit:"ADDRESS" otherwise:"that of --scheduler" doc:"Address of the REv2 storage, grpc://HOST:PORT or grpcs://HOST:PORT, with options (docs/STORAGE.md)"`
 	ActionCache    string         `tuning:"action_cache" unit:"ADDRESS" otherwise:"that of --storage" doc:"Address of the action cache, if it differs from that of the storage"`
 	BrowserURL     string         `tuning:"browser_url" unit:"URL" otherwise:"none" doc:"Address of Buildbarn's pages (bb_browser, bb-portal) for this storage: the worker stores uncached results for them, and messages link to them"`
 	State          state.Location `flag:"state" unit:"LOCATION" otherwise:"bolt:DATA/records.db" doc:"Store of profiles: bolt:PATH, redis://HOST:PORT (also rediss, redis+sentinel, redis+cluster) or grpc(s)://HOST:PORT of a scheduler or of Buildbarn's services"`
@@ -289,13 +290,16 @@ func (w *Worker) openFetches(store *disk.Store, registry prometheus.Registerer) 
 	return fetch.NewGroup(store, fetch.Options{DirectoryCacheBytes: memory, Metrics: registry})
 }
 
+// storageAddress is where the storage is: mostly a scheduler has it, too.
+func (w *Worker) storageAddress() string { return cmp.Or(w.Storage, w.Scheduler) }
+
 // dial makes the connections to the scheduler and to storage.
 func (w *Worker) dial() (scheduler dial.Conn, storage *dial.Storage, err error) {
 	w.Client.Logger = w.Logger
 	if scheduler, err = w.Client.Open(w.Scheduler); err != nil {
 		return nil, nil, fmt.Errorf("--scheduler: %w", err)
 	}
-	storage, err = w.Client.OpenStorage(w.Storage, w.ActionCache, casclient.Options{Logger: w.Logger, NoCompression: w.NoCompression})
+	storage, err = w.Client.OpenStorage(w.storageAddress(), w.ActionCache, casclient.Options{Logger: w.Logger, NoCompression: w.NoCompression})
 	if err != nil {
 		return nil, nil, errors.Join(err, scheduler.Close())
 	}

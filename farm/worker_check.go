@@ -132,7 +132,7 @@ func (w *Worker) checkCalls() (protect serve.Protection, err error) {
 		return protect, settings.Wrong("--scheduler: %w", err)
 	}
 	for _, check := range []func() error{
-		func() error { return w.Client.CheckStorage(w.Storage, w.ActionCache) },
+		func() error { return w.Client.CheckStorage(w.storageAddress(), w.ActionCache) },
 		func() error { return w.State.Check(&w.Client) },
 		w.Tracing.Check,
 		func() error { return w.Ports.CheckHTTP(w.HTTP) },

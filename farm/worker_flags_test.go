@@ -2,10 +2,12 @@ package farm
 
 import (
 	"bytes"
+	"errors"
 	"strings"
 	"testing"
 
 	"github.com/spf13/cobra"
+	"go.uber.org/zap"
 
 	"github.com/forerunner-build/forerunner/farm/flags"
 	"github.com/forerunner-build/forerunner/vfs"
@@ -91,6 +93,41 @@ func TestReuse(t *testing.T) {
 		w := Worker{Reuse: c.reuse, ExecFilesystem: c.have}
 		if err := w.checkReuse(); (err == nil) != (c.want != "") || err == nil && w.ExecFilesystem != c.want {
 			t.Errorf("%s with %s: %v, %s", c.reuse, c.have, err, w.ExecFilesystem)
+		}
+	}
+}
+
+// TestStorageIsTheSchedulers: without --storage a worker uses the storage of its scheduler.
+func TestStorageIsTheSchedulers(t *testing.T) {
+	for _, c := range []struct{ scheduler, storage, want string }{
+		{"", "", "grpc://127.0.0.1:8980"},
+		{"grpc://farm:1", "", "grpc://farm:1"},
+		{"grpc://a:1,b:2", "", "grpc://a:1,b:2"},
+		{"grpc://farm:1", "grpc://storage:2", "grpc://storage:2"},
+	} {
+		w := Worker{Logger: zap.NewNop()}
+		cmd := flags.NewCommand("x", "", "", w.Settings(), func(*cobra.Command, []string) error { return nil })
+		var args []string
+		if c.scheduler != "" {
+			args = append(args, "--scheduler="+c.scheduler)
+		}
+		if c.storage != "" {
+			args = append(args, "--storage="+c.storage)
+		}
+		cmd.SetArgs(args)
+		if err := cmd.Execute(); err != nil {
+			t.Fatal(err)
+		}
+		scheduler, storage, err := w.dial()
+		if err != nil {
+			t.Errorf("%v: %v", c, err)
+			continue
+		}
+		if err := errors.Join(scheduler.Close(), storage.Close()); err != nil {
+			t.Error(err)
+		}
+		if got := w.storageAddress(); got != c.want {
+			t.Errorf("%v: the storage is at %s", c, got)
 		}
 	}
 }

@@ -120,6 +120,7 @@ type link struct {
 	readings readings
 	// firstPause is the pause before the second attempt.
 	firstPause time.Duration
+	troubles   troubles
 }
 
 // limits are derived from the server's capabilities.

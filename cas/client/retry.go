@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"strings"
+	"sync"
 	"time"
 
+	"go.uber.org/zap"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
@@ -52,6 +54,7 @@ func (l *link) once(ctx context.Context, call func(context.Context) error) error
 // A budget decides whether and when a failed call is tried again. The clock runs
 // from the start or from the last progress.
 type budget struct {
+	link       *link
 	limit      time.Duration
 	firstPause time.Duration
 	since      time.Time
@@ -59,7 +62,7 @@ type budget struct {
 }
 
 func (l *link) newBudget() *budget {
-	return &budget{limit: l.options.RetryFor, firstPause: l.firstPause, since: time.Now()}
+	return &budget{link: l, limit: l.options.RetryFor, firstPause: l.firstPause, since: time.Now()}
 }
 
 // progress makes the budget whole again.
@@ -76,6 +79,7 @@ func (b *budget) pause(ctx context.Context, err error) error {
 		return err
 	}
 	b.attempts++
+	b.link.tell(time.Since(b.since), err)
 	wait := max(asked, b.nextPause())
 	if left := b.limit - time.Since(b.since); wait > left {
 		return fmt.Errorf("gave up after %s and %d attempts: %w",
@@ -88,6 +92,32 @@ func (b *budget) pause(ctx context.Context, err error) error {
 		return nil
 	case <-ctx.Done():
 		return fmt.Errorf("%w: %w", ctx.Err(), err)
+	}
+}
+
+// A call that fails for troubleAfter is logged, and no other for troubleEvery.
+const troubleAfter, troubleEvery = 5 * time.Second, time.Minute
+
+// troubles remember when it was logged last that calls fail.
+type troubles struct {
+	mu     sync.Mutex
+	logged time.Time // guarded by mu
+}
+
+// tell logs that a call has failed for some time, and will be tried again: whoever waits for it sees
+// nothing else.
+func (l *link) tell(failing time.Duration, err error) {
+	if failing < troubleAfter {
+		return
+	}
+	l.troubles.mu.Lock()
+	isDue := l.troubles.logged.IsZero() || time.Since(l.troubles.logged) >= troubleEvery
+	if isDue {
+		l.troubles.logged = time.Now()
+	}
+	l.troubles.mu.Unlock()
+	if isDue {
+		l.log.Warn("storage does not answer; trying again", zap.Duration("for", failing), zap.Error(err))
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"go.uber.org/zap"
+	"go.uber.org/zap/zaptest/observer"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
@@ -163,7 +165,8 @@ func TestClientNoticesAStall(t *testing.T) {
 
 func TestBudgetPauses(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := &link{options: Options{RetryFor: time.Minute}, firstPause: 100 * time.Millisecond}
+		core, logged := observer.New(zap.WarnLevel)
+		l := &link{options: Options{RetryFor: time.Minute}, firstPause: 100 * time.Millisecond, log: zap.New(core)}
 		b := l.newBudget()
 		begin := time.Now()
 		want := 100 * time.Millisecond
@@ -182,6 +185,9 @@ func TestBudgetPauses(t *testing.T) {
 		}
 		if d := time.Since(begin); d > time.Minute || d < 50*time.Second {
 			t.Errorf("gave up after %s", d)
+		}
+		if n := logged.FilterMessage("storage does not answer; trying again").Len(); n != 1 {
+			t.Errorf("a minute without answers is logged %d times", n)
 		}
 
 		b.progress()

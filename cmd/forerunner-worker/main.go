@@ -52,6 +52,6 @@ func command() *cobra.Command {
 			}
 			return errors.Join(started.Run(drain, abort, nil), started.Close(abort))
 		})
-	cmd.Example = "forerunner-worker --scheduler grpcs://farm:8980 --storage grpcs://farm:8980 --platform pool=linux"
+	cmd.Example = "forerunner-worker --scheduler grpcs://farm:8980 --platform pool=linux"
 	return cmd
 }

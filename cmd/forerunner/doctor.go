@@ -28,7 +28,8 @@ func doctorCommand() *cobra.Command {
 			"below --data. For each missing part it prints the cost and the remedy. The exit code is 0 if a worker would work here,\n"+
 			"even with limits, and 1 if not.",
 		w.Settings().And(settings.Of(&own)), func(cmd *cobra.Command, _ []string) error {
-			found := w.Examine(cmd.Context(), cmd.Flags().Changed("scheduler"), cmd.Flags().Changed("storage"))
+			isNamed := cmd.Flags().Changed("scheduler")
+			found := w.Examine(cmd.Context(), isNamed, isNamed || cmd.Flags().Changed("storage"))
 			if own.JSON {
 				encoder := json.NewEncoder(cmd.OutOrStdout())
 				encoder.SetIndent("", "  ")
@@ -45,7 +46,7 @@ func doctorCommand() *cobra.Command {
 			}
 			return nil
 		})
-	cmd.Example = "forerunner doctor\nforerunner doctor --data /srv/forerunner --scheduler grpc://farm:8980 --storage grpc://farm:8980"
+	cmd.Example = "forerunner doctor\nforerunner doctor --data /srv/forerunner --scheduler grpc://farm:8980"
 	return cmd
 }
 
