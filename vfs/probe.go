@@ -44,12 +44,26 @@ func (f *FS) probe(o Options, try func() error) error {
 			return fmt.Errorf("%w: %w; hard links do without it, but then %s; %s",
 				ErrUnavailable, err, costOfLinks, advice(err))
 		}
-		if m := (*mounts.Error)(nil); !errors.As(err, &m) {
+		if _, isRefused := refusedMount(err); !isRefused {
 			return fmt.Errorf("%w: %w", ErrUnavailable, err)
 		}
 		lacks = err
 	}
 	return f.probeLinks(!o.DisableOverlay, lacks, try)
+}
+
+// refusedMount returns the mount that the machine refuses, so that something else must take its
+// place; false: it may succeed at another time, or err has another cause.
+func refusedMount(err error) (m *mounts.Error, isRefused bool) {
+	if !errors.As(err, &m) {
+		return nil, false
+	}
+	for _, lack := range []error{unix.ENOSPC, unix.ENOMEM, unix.EMFILE, unix.ENFILE, unix.EAGAIN, unix.EINTR} {
+		if errors.Is(err, lack) {
+			return nil, false
+		}
+	}
+	return m, true
 }
 
 // probeFUSE tries FUSE with passthrough if that is wanted, and otherwise, or if the kernel refuses
@@ -81,7 +95,7 @@ func (f *FS) probeLinks(overlay bool, lacks error, try func() error) error {
 	}
 	err := try()
 	var bare error
-	if m := (*mounts.Error)(nil); overlay && errors.As(err, &m) && m.What == "overlay" {
+	if m, isRefused := refusedMount(err); overlay && isRefused && m.What == "overlay" {
 		f.means, bare = bareLinks, err
 		if err = f.openLinks(); err == nil {
 			err = try()
@@ -193,6 +207,8 @@ func advice(err error) string {
 	case m.What == "overlay" && is(unix.EINVAL):
 		return "overlayfs refuses the upper folder or an option: put the folder on ext4, xfs, btrfs or tmpfs " +
 			"(not on overlayfs or a network file system), and use Linux 5.10 or later"
+	case is(unix.ENOSPC):
+		return "there are too many mounts: unmount those that nobody needs, or raise the limit (sysctl fs.mount-max)"
 	case m.What == "fuse" && is(unix.ENODEV):
 		return "the kernel has no FUSE: load its module (modprobe fuse)"
 	}

@@ -53,6 +53,8 @@ func TestProbe(t *testing.T) {
 	denied := &mounts.Error{What: "fuse", Err: unix.EPERM}
 	noOverlay := &mounts.Error{What: "overlay", Err: unix.ENODEV}
 	deniedOverlay := &mounts.Error{What: "overlay", Err: unix.EPERM}
+	many := &mounts.Error{What: "fuse", Err: unix.ENOSPC}
+	manyOverlays := &mounts.Error{What: "overlay", Err: unix.ENOSPC}
 	full := errors.New("disk full")
 	no := errors.New("not tried")
 	for name, c := range map[string]struct {
@@ -73,6 +75,8 @@ func TestProbe(t *testing.T) {
 		"neither, after all":  {Auto, true, refused, denied, nil, no, nil, "hardlink overlay", "passthrough, FUSE"},
 		"no overlay":          {Auto, true, noOverlay, no, noOverlay, nil, nil, "hardlink", "FUSE, overlayfs"},
 		"nothing at all":      {Auto, true, noOverlay, no, noOverlay, full, ErrUnavailable, "", ""},
+		"too many mounts":     {Auto, true, many, no, no, no, ErrUnavailable, "", ""},
+		"for links, too":      {HardLink, true, no, no, manyOverlays, no, ErrUnavailable, "", ""},
 		"another fault":       {Auto, true, full, no, no, no, ErrUnavailable, "", ""},
 		"FUSE or nothing":     {FUSE, true, denied, no, no, no, ErrUnavailable, "", ""},
 		"FUSE, cached":        {FUSE, true, refused, nil, no, no, nil, "fuse overlay", "passthrough"},
