@@ -204,6 +204,7 @@ func (s *Scheduler) schedule(ctx, abort context.Context, of schedulerOf, open *c
 	options := scheduler.ServerOptions{
 		Storage:           func(instance string, fn digest.Function) scheduler.Storage { return of.storage.View(instance, fn) },
 		Grant:             of.storage.Grant,
+		PutResult:         of.storage.PutGranted,
 		CacheCapabilities: of.storage.Capabilities,
 		StorageHere:       of.storage.IsEmbedded(),
 		Config:            of.config.scheduler,

@@ -201,7 +201,7 @@ func (s *Started) keep(abort context.Context, registry *prometheus.Registry, ope
 	}
 	return &keeping{store: store, Options: worker.Options{
 		Outputs: s.checked.outputs, InstancePrefix: w.InstancePrefix, SizeClass: w.SizeClass,
-		CommandsCome: w.CommandsCome, Browser: s.checked.browser,
+		CommandsCome: w.CommandsCome, ResultsGo: w.ResultsGo && w.ActionCache == "" && w.storageAddress() == w.Scheduler, Browser: s.checked.browser,
 		Platform: slices.Concat(w.Platform, w.Require).Proto(), Require: w.Require.Proto(),
 		Store: store, StorageHere: w.storageHere() != nil, Fetches: fetches, Roots: roots,
 		Launchers: slices.Clone(s.launcher), FetchWidth: w.FetchWidth, ReportWidth: w.ReportWidth, Relaunch: s.relaunch,

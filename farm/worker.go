@@ -104,7 +104,9 @@ type Worker struct {
 
 	// CommandsCome is false for comparisons, or to debug the messages of a scheduler.
 	CommandsCome bool `tuning:"commands_with_actions" group:"Pipeline" unit:"true|false" default:"true" doc:"Asks a scheduler with embedded storage to send each Command with its action, which saves a call"`
-	FetchWidth   int  `tuning:"fetch_width" unit:"NUMBER" min:"0" default:"0" doc:"Number of actions beyond the slots whose inputs the worker fetches until a slot is free"`
+	// ResultsGo is false for comparisons, or to debug calls of the action cache.
+	ResultsGo  bool `tuning:"results_with_reports" unit:"true|false" default:"true" doc:"Sends each result to a scheduler with embedded storage with the report of the action's end, which writes it to the action cache: that saves a call"`
+	FetchWidth int  `tuning:"fetch_width" unit:"NUMBER" min:"0" default:"0" doc:"Number of actions beyond the slots whose inputs the worker fetches until a slot is free"`
 	// ReportWidth is negative for the number of slots.
 	ReportWidth int `tuning:"report_width" unit:"NUMBER" default:"-1" otherwise:"as many as slots" doc:"Number of actions that store outputs while their slot runs the next command"`
 	// Prefetch turns profiles and prefetching on.

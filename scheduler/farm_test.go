@@ -259,6 +259,8 @@ type fakeWorker struct {
 	takes string   // how large a Command it says that it takes with an action
 	slots string   // how many commands it says that its program runs at once
 	near  []string // the peers that came with the last answer
+	gives []string // headers with which it gives the result of an action
+	grant []string // the grant that came with the last answer, and whether the result may be given
 }
 
 func (f *farm) worker(name string) *fakeWorker {
@@ -281,9 +283,11 @@ func (w *fakeWorker) sync(ctx context.Context) (*remoteworker.SynchronizeRespons
 	if w.takes != "" {
 		ctx = metadata.AppendToOutgoingContext(ctx, names.CommandHeader, w.takes)
 	}
+	ctx = metadata.AppendToOutgoingContext(ctx, w.gives...)
 	var header metadata.MD
 	resp, err := remoteworker.NewOperationQueueClient(w.f.conn).Synchronize(ctx, proto.CloneOf(w.req), grpc.Header(&header))
 	w.near = header.Get(names.PeerHeader)
+	w.grant = append(header.Get(names.GrantHeader), header.Get(names.ResultHeader)...)
 	return resp, err
 }
 

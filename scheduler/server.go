@@ -59,6 +59,9 @@ type ServerOptions struct {
 	// Grant returns the grant with which a worker may write the result of its action (Grants of
 	// cas). Nil: workers need none, or are authenticated.
 	Grant func(instance string, action digest.Digest) string
+	// PutResult writes the result of an action to the action cache, for the caller of ctx if it
+	// presents the Grant: that saves the worker a call. Nil: workers do it.
+	PutResult func(ctx context.Context, instance string, action digest.Digest, result *repb.ActionResult) error
 	// MissingInputs returns, before an action is queued, the inputs that its instance name lacks.
 	// Its errors are gRPC statuses. Nil: workers find missing inputs.
 	MissingInputs func(ctx context.Context, instance string, fn digest.Function, action *repb.Action) ([]digest.Digest, error)
@@ -176,7 +179,7 @@ func (s *Server) join(m *metrics, c tuning.Config) {
 	}
 	s.roster = newRoster(e, o)
 	s.queue = queueService{
-		Engine: e, roster: s.roster, platforms: s.requests.Platforms(), peers: peers, term: o.Term, grant: o.Grant, twins: newTwins(),
+		Engine: e, roster: s.roster, platforms: s.requests.Platforms(), peers: peers, term: o.Term, grant: o.Grant, putResult: o.PutResult, twins: newTwins(),
 		records: o.Finished, log: s.log,
 	}
 	if o.StorageHere {

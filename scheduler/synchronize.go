@@ -41,7 +41,9 @@ type queueService struct {
 	// term and grant are those of ServerOptions.
 	term  uint64
 	grant func(instance string, action digest.Digest) string
-	twins *twins
+	// putResult is that of ServerOptions.
+	putResult func(ctx context.Context, instance string, action digest.Digest, result *repb.ActionResult) error
+	twins     *twins
 	// storage has the Commands that go with actions; nil: none do.
 	storage func(*request.Operation) Storage
 	records *finished.Recorder // nil: none are kept
@@ -60,6 +62,7 @@ func (s queueService) Synchronize(
 	if s.IsStopped() {
 		return nil, engine.ErrStopped()
 	}
+	s.keepResult(ctx, req, &report)
 	if s.term != 0 {
 		// It can fail only if no one would get the header.
 		_ = grpc.SetHeader(ctx, metadata.Pairs(names.TermHeader, strconv.FormatUint(s.term, 10)))
@@ -270,8 +273,11 @@ func (s queueService) response(ctx context.Context, worker string, r event.Reply
 	case event.Execute:
 		s.namePeers(ctx, worker, r.Run)
 		if s.grant != nil {
-			// It can fail only if no one would get the header.
-			_ = grpc.SetHeader(ctx, metadata.Pairs(names.GrantHeader, s.grant(r.Run.Instance, r.Run.Digest)))
+			header := metadata.Pairs(names.GrantHeader, s.grant(r.Run.Instance, r.Run.Digest))
+			if s.putResult != nil {
+				header.Set(names.ResultHeader, "1")
+			}
+			_ = grpc.SetHeader(ctx, header) // can fail only if no one would get it
 		}
 		action, auxiliary := sized(&r)
 		auxiliary = s.withCommand(ctx, auxiliary, r.Run)

@@ -84,9 +84,7 @@ func (p *position) execute(ctx context.Context, t *task) (response *repb.Execute
 	}
 	response.Result.ExecutionMetadata = a.metadata(response.Result.ExecutionMetadata)
 	if err == nil && a.mayCache(response) {
-		if err := a.storage.UpdateActionResult(casclient.WithGrant(ctx, a.task.grant), a.digest, response.GetResult()); err != nil {
-			a.log.Warn("result was not written to the action cache", zap.Error(err))
-		}
+		a.keepResult(ctx, response.GetResult())
 	}
 	a.endRace()
 	a.linkUncached(ctx, response)

@@ -151,6 +151,7 @@ func optionDecisions() map[string]decision {
 		"StorageHere":  out(notSpeed),
 		"Checks":       out("they tell whether the worker takes actions"),
 		"CommandsCome": out("a Command is the same, however it comes: its digest is checked"),
+		"ResultsGo":    out("a result is the same, however it goes"),
 		"Browser":      out("people look at results there after they are made"),
 		"WorkDir":      out(freshPath),
 	}

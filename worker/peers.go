@@ -28,9 +28,11 @@ func (p *position) call(
 	if here := p.w.opts.Shared.Circumstances(p.w.how); here != nil {
 		ctx = metadata.AppendToOutgoingContext(ctx, names.CircumstancesHeader, string(here))
 	}
+	ctx = metadata.AppendToOutgoingContext(ctx, p.result...)
 	var header metadata.MD
 	response, err := p.w.opts.Scheduler.Synchronize(ctx, report, grpc.Header(&header))
 	p.peers, p.grant = header.Get(names.PeerHeader), strings.Join(header.Get(names.GrantHeader), "")
+	p.takesResult = len(header.Get(names.ResultHeader)) > 0
 	return response, err
 }
 

@@ -62,8 +62,12 @@ type position struct {
 	called chan struct{}
 	// peers are those of the scheduler's last answer.
 	peers []string
-	// grant is the one of that answer, to write the result of its action.
-	grant string
+	// grant is the one of that answer, to write the result of its action; takesResult says that the
+	// scheduler writes it.
+	grant       string
+	takesResult bool
+	// result has the headers of the last report that ask the scheduler to write the result in it.
+	result []string
 	// suffix is the instance_name_suffix of the action in the last report; nil: it has none.
 	suffix *string
 }
@@ -74,14 +78,17 @@ type task struct {
 	command []byte   // the encoded Command from the scheduler; nil: it sent none
 	peers   []string // addresses of peers to ask
 	grant   string   // shown to storage with the result; empty: none
-	permit  *pipeline.Permit
-	cancel  context.CancelFunc
-	done    chan struct{} // closed when the response is there
-	changed chan struct{} // gets a token when the stage changes
+	// resultGoes: the scheduler writes the result to the action cache.
+	resultGoes bool
+	permit     *pipeline.Permit
+	cancel     context.CancelFunc
+	done       chan struct{} // closed when the response is there
+	changed    chan struct{} // gets a token when the stage changes
 
 	mu    sync.Mutex
 	state *remoteworker.CurrentState_Executing // guarded by mu
 	kept  bool                                 // its slot is for its replacement; guarded by mu
+	fn    string                               // of a result for the scheduler to write, as ResultHeader has it; guarded by mu
 }
 
 // enter records the stage that the action is in now.
@@ -275,7 +282,10 @@ func (p *position) report(current *task, draining bool) *remoteworker.Synchroniz
 	state := &remoteworker.CurrentState{
 		WorkerState: &remoteworker.CurrentState_Idle{Idle: &emptypb.Empty{}},
 	}
-	p.suffix = nil
+	p.suffix, p.result = nil, nil
+	if executing.GetCompleted() != nil {
+		p.result = current.resultHeaders()
+	}
 	if current != nil {
 		p.suffix = proto.String(current.desired.GetInstanceNameSuffix())
 		state.WorkerState = &remoteworker.CurrentState_Executing_{Executing: executing}
@@ -367,7 +377,8 @@ func (p *position) wait(ctx, abort context.Context, current *task, d time.Durati
 func (p *position) start(abort context.Context, desired *remoteworker.DesiredState_Executing) *task {
 	ctx, cancel := context.WithCancel(abort)
 	t := &task{
-		desired: desired, command: takeCommand(desired), peers: p.peers, grant: p.grant, cancel: cancel, permit: p.next,
+		desired: desired, command: takeCommand(desired), peers: p.peers, grant: p.grant, resultGoes: p.takesResult && p.w.opts.ResultsGo,
+		cancel: cancel, permit: p.next,
 		done: make(chan struct{}), changed: make(chan struct{}, 1),
 	}
 	t.state = &remoteworker.CurrentState_Executing{

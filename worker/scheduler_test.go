@@ -40,6 +40,8 @@ type fakeScheduler struct {
 	near     []string // the peers of every action
 	caches   []string // where workers said that they serve their stores
 	suffixes []string // of instance names that workers reported, one after the other
+	takes    bool     // the results of actions with the report of their end
+	given    []string // the headers with which these came
 }
 
 func newFakeScheduler() *fakeScheduler {
@@ -60,6 +62,7 @@ func (s *fakeScheduler) Synchronize(
 	ctx context.Context, r *remoteworker.SynchronizeRequest,
 ) (*remoteworker.SynchronizeResponse, error) {
 	s.named(metadata.ValueFromIncomingContext(ctx, names.InstanceHeader))
+	s.gets(ctx, r)
 	response, hold, err := s.told(r)
 	if err != nil || !hold {
 		return response, err
@@ -75,7 +78,11 @@ func (s *fakeScheduler) Synchronize(
 		near := s.near
 		s.caches = metadata.ValueFromIncomingContext(ctx, names.CacheHeader)
 		s.mu.Unlock()
-		if err := grpc.SetHeader(ctx, metadata.MD{names.PeerHeader: near}); err != nil {
+		header := metadata.MD{names.PeerHeader: near, names.GrantHeader: {"granted"}}
+		if s.takes {
+			header.Set(names.ResultHeader, "1")
+		}
+		if err := grpc.SetHeader(ctx, header); err != nil {
 			return nil, err
 		}
 		return &remoteworker.SynchronizeResponse{
@@ -104,6 +111,21 @@ func (s *fakeScheduler) named(suffixes []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.suffixes = slices.Compact(append(s.suffixes, suffixes...))
+}
+
+// gets takes note of a result for the action cache. It comes with the end of its action only.
+func (s *fakeScheduler) gets(ctx context.Context, r *remoteworker.SynchronizeRequest) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	function := metadata.ValueFromIncomingContext(ctx, names.ResultHeader)
+	if len(function) == 0 {
+		return
+	}
+	s.given = append(s.given, function...)
+	s.given = append(s.given, metadata.ValueFromIncomingContext(ctx, names.GrantHeader)...)
+	if r.GetCurrentState().GetExecuting().GetCompleted() == nil {
+		s.given = append(s.given, "without an end")
+	}
 }
 
 // told takes note of a report. The call is to be held when there is nothing to answer.

@@ -61,6 +61,9 @@ type Options struct {
 	// CommandsCome asks the scheduler to send Commands with their actions if it has them, which
 	// saves a call for each.
 	CommandsCome bool
+	// ResultsGo: the action cache is the scheduler's. Then results go there with the report of the
+	// end, if the scheduler takes them, which saves a call for each.
+	ResultsGo bool
 	// Live is the scheduler's service for watching output of commands. Nil: output cannot be
 	// watched. A scheduler that does not serve it is not Forerunner's, and gets no calls of the
 	// positions beyond the slots.

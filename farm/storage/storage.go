@@ -66,6 +66,9 @@ type Opened struct {
 	Grant func(instance string, action digest.Digest) string
 	// Granted reports whether the caller of ctx presents that grant. Nil: no grant is needed.
 	Granted func(ctx context.Context, instance string, action digest.Digest) bool
+	// PutGranted writes the result of an action for the caller of ctx, who must present that grant.
+	// Nil: the storage is elsewhere, or no grant is needed.
+	PutGranted func(ctx context.Context, instance string, action digest.Digest, result *repb.ActionResult) error
 	// MissingInputs returns the blobs that an action's instance name lacks. Nil: instance names
 	// share blobs.
 	MissingInputs func(ctx context.Context, instance string, fn digest.Function, action *repb.Action) ([]digest.Digest, error)

@@ -35,6 +35,10 @@ const (
 	// GrantHeader has the grant to write the result of an action, which a scheduler gives to a
 	// worker and the worker presents to the storage.
 	GrantHeader = "forerunner-result-grant"
+	// ResultHeader says, on an answer with an action, that the scheduler writes the result to the
+	// action cache if the worker asks for it: with the number of the digest function of the
+	// action in the same header, and the grant in GrantHeader, of the call that reports the end.
+	ResultHeader = "forerunner-result"
 	// VouchedHeader says, when a worker asks a storage for missing blobs, that it will name the
 	// blobs in a result: the storage then verifies unverified ones before it reports them as
 	// present.
