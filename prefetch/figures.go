@@ -15,7 +15,7 @@ type Figures struct {
 	Late     Amount // still arriving when the command opened them, for any reason
 	Missed   Amount // fetched because the command opened it
 	Local    Amount // in the store, but not prefetched for this command
-	Unused   Amount // prefetched, but not opened meanwhile
+	Unused   Amount // prefetched, but not opened, or evicted before that
 }
 
 // Files returns the total of the files that the command opened.

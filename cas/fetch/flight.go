@@ -46,6 +46,8 @@ type flight struct {
 	// none did, or that call left before the end, it is nil until one that could have begun it
 	// leaves after the end.
 	prefetching *prefetching
+	// claimed: another caller asked for it before any of it was on its way. No Prefetch returns it.
+	claimed bool
 	// When it began for a caller that waits; zero if Prefetch asked for it first, and after its end.
 	missedAt time.Time
 	partial  int // askers that are calls of PrefetchRanges
@@ -137,6 +139,7 @@ func (t *ReadThrough) ask(ctx context.Context, ds []digest.Digest) (a asked, err
 			}
 		}
 		if !fl.hasBegunLocked() {
+			fl.claimed = true
 			a.was = cas.Absent
 		}
 		if fl.arrival != nil {
@@ -267,7 +270,7 @@ func (x *shared) leaveBehind(fl *flight, p *prefetching) (ended, isMine bool, er
 	if !ended && fl.prefetching == p {
 		fl.prefetching = nil
 	}
-	if ended && fl.behind && fl.by == p.by {
+	if ended && fl.behind && !fl.claimed && fl.by == p.by {
 		isMine = fl.prefetching == nil || fl.prefetching == p
 		if isMine {
 			fl.prefetching = p

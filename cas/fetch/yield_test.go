@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/server/servertest"
 	"github.com/forerunner-build/forerunner/cas/span"
@@ -221,6 +222,44 @@ func TestYieldOfArrivals(t *testing.T) {
 		behind.free()
 		if got, err := wait(); len(got) != 1 || err != nil {
 			t.Errorf("%v came, %v", got, err)
+		}
+	})
+}
+
+// TestClaimedWhileItStandsStill: a blob of which nothing had come when a caller asked for it was
+// absent to that caller, so Prefetch does not return it as well.
+func TestClaimedWhileItStandsStill(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		front, d := storeNewRanges(servertest.Bytes(7, storeArriving))
+		behind, _ := storeNewRanges(front.data)
+		missed := digest.Of(digest.SHA256, []byte("missed"))
+		front.texts[missed], front.gate = "missed", make(chan struct{})
+		r := storeOpen(t, t.TempDir(), storeOptions{}).Through(storePatientRanges{front, behind})
+		r.Yield(true)
+		read := make(chan error, 1)
+		go func() {
+			_, err := r.ReadBlob(t.Context(), missed)
+			read <- err
+		}()
+		synctest.Wait()
+		_, wait := storeBehind(r, d)
+		synctest.Wait()
+		_, arrival, was, err := r.OpenArriving(t.Context(), d)
+		if err != nil || was != cas.Absent {
+			t.Fatalf("it was at %v, %v", was, err)
+		}
+		defer arrival.Close()
+		front.free()
+		behind.free()
+		front.gate <- struct{}{}
+		if err := <-read; err != nil {
+			t.Error(err)
+		}
+		if err := arrival.Wait(t.Context()); err != nil {
+			t.Error(err)
+		}
+		if got, err := wait(); len(got) != 0 || err != nil {
+			t.Errorf("%v was prefetched, %v", got, err)
 		}
 	})
 }
