@@ -45,6 +45,6 @@ func (s queueService) withCommand(ctx context.Context, list []*anypb.Any, op *re
 	if err != nil {
 		return list
 	}
-	s.records.Sent(op.Name, b)
+	s.records.Sent(op, b)
 	return append(slices.Clip(list), &anypb.Any{TypeUrl: names.CommandType, Value: b})
 }

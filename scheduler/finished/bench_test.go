@@ -73,7 +73,7 @@ func BenchmarkRecords(b *testing.B) {
 	began := cpuTime(b)
 	for i := 0; b.Loop(); i++ {
 		at := i % batch
-		r.Sent(ops[at].Name, commands[at])
+		r.Sent(ops[at].Operation, commands[at])
 		r.Add(ops[at], "")
 		if i%maxBatch == maxBatch-1 {
 			m.readAll(b.Context())

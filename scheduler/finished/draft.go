@@ -35,7 +35,7 @@ func (d *draft) command(st *event.Status, sent *commands) (missing digest.Digest
 	if st.Action == nil {
 		return digest.Digest{}
 	}
-	if command, ok := sent.take(st.Name); ok {
+	if command, ok := sent.take(st.Operation); ok {
 		d.wire.digest(commandField, st.Action.GetCommandDigest())
 		d.arguments(command)
 		return digest.Digest{}

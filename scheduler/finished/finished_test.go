@@ -147,7 +147,7 @@ func TestSentCommands(t *testing.T) {
 	}})
 	sent, other := done("sent", exit(0)), done("other", exit(0))
 	sent.Action.CommandDigest, other.Action.CommandDigest = command.Proto(), command.Proto()
-	r.Sent(sent.Name, encoded)
+	r.Sent(sent.Operation, encoded)
 	r.Add(sent, "")
 	r.Add(other, "")
 	m := newReader(r)
@@ -297,7 +297,7 @@ func TestFoundByCommand(t *testing.T) {
 			st.Request.Target = ""
 		}
 		if name == "sent" {
-			r.Sent(st.Name, encoded)
+			r.Sent(st.Operation, encoded)
 		}
 		r.Add(st, "")
 		m.readAll(t.Context())

@@ -11,6 +11,7 @@ import (
 	"github.com/forerunner-build/forerunner/history"
 	"github.com/forerunner-build/forerunner/intake"
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
+	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
 
 const (
@@ -66,9 +67,9 @@ func New(o Options) *Recorder {
 
 // Sent tells it the encoded Command of an operation, which a worker gets with its action. It must
 // not change any more.
-func (r *Recorder) Sent(operation string, command []byte) {
+func (r *Recorder) Sent(op *request.Operation, command []byte) {
 	if r != nil && len(command) <= maxCommandBytes {
-		r.sent.add(operation, command)
+		r.sent.add(op, command)
 	}
 }
 
