@@ -90,7 +90,10 @@ func TestLoad(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = closeConns() }()
+	defer func() {
+		stop() // or calls would fail because the connections end
+		_ = closeConns()
+	}()
 	if err := l.Upload(ctx, conns[0]); err != nil {
 		t.Fatal(err)
 	}
