@@ -28,8 +28,8 @@ import (
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
 )
 
-// takenCommand is how large a Command the workers take with an action, as the program's do.
-const takenCommand = "16384"
+// TakenCommand is how large a Command the workers take with an action, as the program's do.
+const TakenCommand = "65536"
 
 // Clients is the number of clients that call Execute concurrently.
 const Clients = 1000
@@ -227,7 +227,7 @@ func (l *Load) Work(ctx context.Context, conn *grpc.ClientConn, number int) erro
 	queue := remoteworker.NewOperationQueueClient(conn)
 	req := l.Worker(number)
 	idle := req.CurrentState
-	ctx = metadata.AppendToOutgoingContext(ctx, names.CommandHeader, takenCommand)
+	ctx = metadata.AppendToOutgoingContext(ctx, names.CommandHeader, TakenCommand)
 	for {
 		resp, err := queue.Synchronize(ctx, req)
 		if ctx.Err() != nil {

@@ -36,11 +36,7 @@ import (
 	"github.com/forerunner-build/forerunner/web"
 )
 
-const (
-	pagesCohort = "linux"
-	// takenCommand is the size of a Command that workers take with an action.
-	takenCommand = "65536"
-)
+const pagesCohort = "linux"
 
 // A pagesFarm is a scheduler with its pages, served over HTTP on 127.0.0.1. Clients and workers
 // call it within the process. Each client executes one action over and over, so the queue keeps its
@@ -226,7 +222,7 @@ func (f *pagesFarm) ask(ctx context.Context, i int) error {
 
 // work runs a worker until ctx ends.
 func (f *pagesFarm) work(ctx context.Context, number int) error {
-	ctx = metadata.NewIncomingContext(ctx, metadata.Pairs(names.CommandHeader, takenCommand))
+	ctx = metadata.NewIncomingContext(ctx, metadata.Pairs(names.CommandHeader, load.TakenCommand))
 	req := f.load.Worker(number)
 	idle := req.CurrentState
 	quick := number >= f.shape.workers-f.shape.quick

@@ -79,12 +79,12 @@ func (b *budget) pause(ctx context.Context, err error) error {
 		return err
 	}
 	b.attempts++
-	b.link.tell(time.Since(b.since), err)
 	wait := max(asked, b.nextPause())
 	if left := b.limit - time.Since(b.since); wait > left {
 		return fmt.Errorf("gave up after %s and %d attempts: %w",
 			time.Since(b.since).Round(time.Millisecond), b.attempts, err)
 	}
+	b.link.tell(time.Since(b.since), err)
 	t := time.NewTimer(wait)
 	defer t.Stop()
 	select {

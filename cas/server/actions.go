@@ -133,11 +133,24 @@ func (v *actionService) update(ctx context.Context, r *repb.UpdateActionResultRe
 	if err != nil {
 		return nil, fmt.Errorf("action_digest: %w", err)
 	}
-	if !v.s.options.AllowActionUpdates && !v.s.options.Grants.Given(ctx, r.GetInstanceName(), d) {
+	return v.s.putFor(ctx, r.GetInstanceName(), d, r.GetActionResult())
+}
+
+// putFor is putActionResult for the caller of ctx, if it may write that result.
+func (s *Server) putFor(
+	ctx context.Context, instance string, d digest.Digest, given *repb.ActionResult,
+) (*repb.ActionResult, error) {
+	if !s.options.AllowActionUpdates && !s.options.Grants.Given(ctx, instance, d) {
 		return nil, status.Errorf(codes.PermissionDenied, "action result %s: only the worker that ran the action may write it "+
 			"(in Bazel: --noremote_upload_local_results; see docs/SECURITY.md)", d)
 	}
-	return v.s.putActionResult(ctx, r.GetInstanceName(), d, r.GetActionResult())
+	return s.putActionResult(ctx, instance, d, given)
+}
+
+// PutGranted is UpdateActionResult by the caller of ctx, which reports the result in another call.
+func (s *Server) PutGranted(ctx context.Context, instance string, d digest.Digest, result *repb.ActionResult) error {
+	_, err := s.putFor(ctx, instance, d, result)
+	return s.writeStatus(err)
 }
 
 // PutActionResult stores the result of an action under an instance name, for a caller that may

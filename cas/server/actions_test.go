@@ -9,12 +9,14 @@ import (
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/client"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/disk"
+	"github.com/forerunner-build/forerunner/proto/names"
 )
 
 // putAction stores an action and its command.
@@ -271,6 +273,8 @@ func TestServerGrants(t *testing.T) {
 			InstanceName: "main", ActionDigest: action.Proto(), ActionResult: &repb.ActionResult{},
 		})
 		netCode(t, what, err, c.want)
+		shown := metadata.NewIncomingContext(t.Context(), metadata.MD{names.GrantHeader: c.grants})
+		netCode(t, what+", with a report", f.server.PutGranted(shown, "main", action, &repb.ActionResult{}), c.want)
 	}
 	if err := os.WriteFile(file, make([]byte, 32), 0o600); err != nil {
 		t.Fatal(err)

@@ -84,8 +84,9 @@ func (v *storageService) BatchUpdateBlobs(
 		return nil, err
 	}
 	resp := &repb.BatchUpdateBlobsResponse{}
+	blobs := v.s.content(r.GetInstanceName())
 	for _, e := range r.GetRequests() {
-		err := v.update(ctx, r.GetInstanceName(), fn, e)
+		err := v.update(ctx, r.GetInstanceName(), blobs, fn, e)
 		if ctx.Err() != nil {
 			return nil, v.s.writeStatus(ctx.Err())
 		}
@@ -122,7 +123,7 @@ func (s *Server) checkBatch(n int, size func(int) int64) error {
 }
 
 func (v *storageService) update(
-	ctx context.Context, instance string, fn digest.Function, e *repb.BatchUpdateBlobsRequest_Request,
+	ctx context.Context, instance string, blobs cas.Content, fn digest.Function, e *repb.BatchUpdateBlobsRequest_Request,
 ) error {
 	d, err := digest.FromProto(fn, e.GetDigest())
 	if err != nil {
@@ -141,12 +142,12 @@ func (v *storageService) update(
 	default:
 		return status.Errorf(codes.InvalidArgument, "blob %s: compressor %s is not supported", d, e.GetCompressor())
 	}
-	return v.s.putBytes(ctx, instance, d, data)
+	return v.s.putBytes(ctx, instance, blobs, d, data)
 }
 
-// putBytes stores a blob that has come at once.
-func (s *Server) putBytes(ctx context.Context, instance string, d digest.Digest, b []byte) error {
-	err := s.uploads.givingWay(func() error { return s.content(instance).PutBytes(ctx, d, b) })
+// putBytes stores a blob that has come at once among those of its instance name.
+func (s *Server) putBytes(ctx context.Context, instance string, blobs cas.Content, d digest.Digest, b []byte) error {
+	err := s.uploads.givingWay(func() error { return blobs.PutBytes(ctx, d, b) })
 	if err == nil {
 		s.recent.add(instance, d, b)
 	}

@@ -16,6 +16,6 @@
 // # Goroutines and locks
 //
 // It starts no goroutines. upload.io comes before uploads.mu, that before the store's; ownTrees.mu
-// and the lock of the recent blobs are alone. None is held during I/O, a callback or a wait except upload.io, which serializes access
-// to the file of an upload.
+// and the lock of the recent blobs are alone. None is held during I/O, a callback or a wait except
+// upload.io, which serializes access to the file of an upload.
 package server

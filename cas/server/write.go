@@ -60,7 +60,7 @@ func (v *byteStreamService) write(stream bytestream.ByteStream_WriteServer) (int
 		return completedSize(name), nil
 	}
 	if isWhole(first, name) {
-		err := v.s.putBytes(context.WithoutCancel(stream.Context()), name.Instance, name.Digest, first.GetData())
+		err := v.s.putBytes(context.WithoutCancel(stream.Context()), name.Instance, blobs, name.Digest, first.GetData())
 		return int64(len(first.GetData())), err
 	}
 	turn, err := v.s.uploads.begin(name, first.GetWriteOffset())

@@ -8,8 +8,6 @@ import (
 	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/disk"
@@ -68,12 +66,7 @@ func (s *Settings) embed(dir string, o Options) (*Opened, error) {
 	}
 	opened.grants(grants)
 	if grants != nil {
-		opened.PutGranted = func(ctx context.Context, instance string, action digest.Digest, result *repb.ActionResult) error {
-			if !grants.Given(ctx, instance, action) {
-				return status.Error(codes.PermissionDenied, "only the worker that ran the action may write its result")
-			}
-			return served.PutActionResult(ctx, instance, action, result)
-		}
+		opened.PutGranted = served.PutGranted
 	}
 	return opened, nil
 }
