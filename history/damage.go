@@ -115,6 +115,7 @@ func (s *Store) rebuild(g *segment, file io.ReaderAt) *segment {
 
 // use gives a segment its rebuilt index, which stays in memory if it cannot be written now.
 func (s *Store) use(g, rebuilt *segment) {
+	rebuilt.index.settle()
 	size, err := writeIndex(g.path, rebuilt.index)
 	if err != nil {
 		s.options.Logger.Warn("an index of records cannot be written: it stays in memory", zap.String("file", indexPath(g.path)), zap.Error(err))

@@ -144,7 +144,7 @@ func TestDamagedBlock(t *testing.T) {
 		}
 		path := s.segments[0].path
 		index := slices.Clone(s.segments[0].index.offsets)
-		blocks := slices.Clone(s.segments[0].index.blocks)
+		blocks := slices.Clone(s.segments[0].index.snapshot().blocks)
 		if err := s.Close(); err != nil {
 			t.Fatal(err)
 		}

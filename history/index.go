@@ -41,10 +41,27 @@ type index struct {
 	// numbers has the number of each text, by the hash of the text; only in an index that grows. It
 	// has no pointers, so the garbage collector does not read it.
 	numbers [fields]map[uint64]uint32
+	// latest are the rows that are not in the columns yet, and latestBytes is the size of their texts.
+	// arena has the texts of the tables.
+	latest      []entry
+	latestBytes int64
+	arena       arena
 }
 
+// An entry is a row of an index that grows, before it is in the columns. Many go there at once: one
+// at a time, each would have to fetch the ends of all columns and tables into the CPU's cache.
+type entry struct {
+	ended, op, action uint64
+	took, block, item uint32
+	mark              uint8
+	texts             [fields]string
+}
+
+// So many entries, or entries with so many bytes of texts, go into the columns at once.
+const mostLatest, mostLatestBytes = 128, 64 << 10
+
 func newIndex() *index {
-	x := &index{}
+	x := &index{latest: make([]entry, 0, mostLatest)}
 	for f := range x.numbers {
 		x.numbers[f] = map[uint64]uint32{}
 	}
@@ -54,15 +71,39 @@ func newIndex() *index {
 func (x *index) add(r *Row, block, item uint32) {
 	op, _ := digits(strings.TrimPrefix(r.Operation, names.OperationPrefix))
 	action, _ := digits(r.Action)
-	x.ended = append(x.ended, uint64(r.Ended))
-	x.took = append(x.took, r.took())
-	x.marks = append(x.marks, r.mark())
-	x.ops, x.actions = append(x.ops, op), append(x.actions, action)
-	x.blocks, x.items = append(x.blocks, block), append(x.items, item)
-	x.bytes += rowBytes
-	for f, text := range &r.Texts {
-		x.texts[f] = append(x.texts[f], x.numberOf(Field(f), text))
+	x.latest = append(x.latest, entry{
+		ended: uint64(r.Ended), op: op, action: action,
+		took: r.took(), block: block, item: item, mark: r.mark(), texts: r.Texts,
+	})
+	texts := int64(0)
+	for f := range r.Texts {
+		texts += int64(len(r.Texts[f]))
 	}
+	x.bytes += rowBytes + texts
+	if x.latestBytes += texts; x.latestBytes >= mostLatestBytes || len(x.latest) == mostLatest {
+		x.settle()
+	}
+}
+
+// settle moves the latest rows into the columns.
+func (x *index) settle() {
+	if len(x.latest) == 0 {
+		return // others may read x, which gets no more rows
+	}
+	for i := range x.latest {
+		e := &x.latest[i]
+		x.ended, x.took, x.marks = append(x.ended, e.ended), append(x.took, e.took), append(x.marks, e.mark)
+		x.ops, x.actions = append(x.ops, e.op), append(x.actions, e.action)
+		x.blocks, x.items = append(x.blocks, e.block), append(x.items, e.item)
+	}
+	for f := range fields {
+		for i := range x.latest {
+			x.texts[f] = append(x.texts[f], x.numberOf(f, x.latest[i].texts[f]))
+		}
+	}
+	clear(x.latest)
+	x.bytes -= x.latestBytes
+	x.latest, x.latestBytes = x.latest[:0], 0
 }
 
 // hashes is the seed of hashes of texts.
@@ -80,7 +121,7 @@ func (x *index) numberOf(f Field, text string) uint32 {
 	number, known := x.numbers[f][hash]
 	if !known || x.tables[f][number] != text {
 		number = uint32(len(x.tables[f]))
-		text = strings.Clone(text)
+		text = x.arena.clone(text)
 		x.numbers[f][hash] = number
 		x.tables[f] = append(x.tables[f], text)
 		x.bytes += textBytes + int64(len(text))
@@ -88,16 +129,39 @@ func (x *index) numberOf(f Field, text string) uint32 {
 	return number
 }
 
+// An arena has the bytes of many texts, in few pieces of memory.
+type arena struct{ piece strings.Builder }
+
+// arenaBytes is the size of a piece.
+const arenaBytes = 16 << 10
+
+// clone returns a copy of a text.
+func (a *arena) clone(text string) string {
+	if len(text) > arenaBytes/8 {
+		return strings.Clone(text)
+	}
+	if a.piece.Cap()-a.piece.Len() < len(text) {
+		a.piece.Reset()
+		a.piece.Grow(arenaBytes)
+	}
+	begin := a.piece.Len()
+	a.piece.WriteString(text)
+	return a.piece.String()[begin:]
+}
+
 // snapshot returns a copy of the index that does not change when x grows.
 func (x *index) snapshot() *index {
-	c := *x
-	c.numbers = [fields]map[uint64]uint32{}
-	c.rows = len(x.ended)
-	return &c
+	x.settle()
+	return &index{
+		rows: len(x.ended), bytes: x.bytes,
+		ended: x.ended, took: x.took, marks: x.marks, ops: x.ops, actions: x.actions,
+		blocks: x.blocks, items: x.items, texts: x.texts, tables: x.tables, offsets: x.offsets,
+	}
 }
 
 // cut removes all rows from a number on. Snapshots keep them.
 func (x *index) cut(rows int) {
+	x.settle()
 	x.ended, x.took, x.marks = x.ended[:rows:rows], x.took[:rows:rows], x.marks[:rows:rows]
 	x.ops, x.actions = x.ops[:rows:rows], x.actions[:rows:rows]
 	x.blocks, x.items = x.blocks[:rows:rows], x.items[:rows:rows]
@@ -258,7 +322,7 @@ const (
 	indexHeader   = 4 + 8 + 8 + int(sections)*sectionHeader + 4
 )
 
-// writeIndex writes the index of a segment atomically, and returns its size.
+// writeIndex writes the settled index of a segment atomically, and returns its size.
 func writeIndex(segment string, x *index) (size int64, err error) {
 	path := indexPath(segment)
 	file, err := os.OpenFile(path+".tmp", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)

@@ -96,11 +96,10 @@ func (g *segment) add(r *Row, encoded []byte) (full bool) {
 // note adds a record to the index: it is in a block, at the byte item.
 func (g *segment) note(r *Row, block, item uint32) {
 	g.index.add(r, block, item)
-	ended := int64(g.index.ended[g.rows])
 	if g.rows == 0 {
-		g.first, g.last = ended, ended
+		g.first, g.last = r.Ended, r.Ended
 	}
-	g.first, g.last = min(g.first, ended), max(g.last, ended)
+	g.first, g.last = min(g.first, r.Ended), max(g.last, r.Ended)
 	g.rows++
 }
 

@@ -50,8 +50,10 @@ func (s *Store) addBuildLocked(r *Row, encoded []byte, caller string, compressed
 			log.Warn("build records are dropped: this publisher's builds fill half of the latest records", zap.String("publisher", caller))
 		}
 	}
+	g.index.settle()
 	before := g.index.bytes
 	s.addLocked(g, r, encoded)
+	g.index.settle()
 	of.bytes += compressed
 	of.index += g.index.bytes - before
 	return true, nil

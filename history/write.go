@@ -171,6 +171,7 @@ func (s *Store) abandon(g *segment) {
 		s.freeLocked(block)
 	}
 	g.pending, g.sealed = nil, true
+	g.index.settle()
 	kept := sort.Search(g.rows, func(row int) bool { return g.index.blocks[row] >= uint32(g.written) })
 	n := s.missLocked(g.rows - kept)
 	g.rows = kept
@@ -190,6 +191,9 @@ func (s *Store) abandon(g *segment) {
 func (s *Store) seal(g *segment) error {
 	s.mu.Lock()
 	g.sealed = true
+	if g.index != nil {
+		g.index.settle()
+	}
 	s.mu.Unlock()
 	if g.index == nil || g.rows == 0 {
 		return nil

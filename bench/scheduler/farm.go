@@ -135,9 +135,10 @@ func (f *virtualFarm) named(name string) *virtualOperation {
 
 // renew makes a completed and forgotten operation usable again.
 func (op *virtualOperation) renew() {
-	made := *op.Operation
-	made.Name = strings.Clone(made.Name)
-	op.Operation = &made
+	of := op.Operation
+	op.Operation = &request.Operation{
+		Name: strings.Clone(of.Name), Instance: of.Instance, Digest: of.Digest, Action: of.Action, Request: of.Request,
+	}
 }
 
 func (f *virtualFarm) submit(op *virtualOperation) error {

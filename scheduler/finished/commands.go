@@ -1,7 +1,7 @@
 package finished
 
 import (
-	"sync"
+	"sync/atomic"
 
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
@@ -13,53 +13,59 @@ const (
 	commandBytes               = 64
 )
 
-// A commands has the Commands that were sent to workers, by operation, until these have their
-// records: they need not read them once more. Those of other operations are not there, so each has
-// passed the checks of its own operation. When there is no room it begins anew: what it does not
-// have is read from the storage.
+// A commands keeps the Commands that were sent to workers, in their operations, until these have
+// their records: they need not be read once more. Each has passed the checks of its own operation.
+// What there was no room for is read from the storage.
 type commands struct {
-	most int64
-
-	mu    sync.Mutex
-	sent  map[*request.Operation][]byte // guarded by mu, as bytes is
-	bytes int64
+	most  int64
+	bytes atomic.Int64 // of those kept
 }
+
+// ended is the Command of operations that have their records, and keep no other any more.
+var ended = &[]byte{}
 
 func newCommands(memory int64) *commands {
 	most := int64(mostCommands)
 	if memory > 0 {
 		most = min(most, memory/commandParts)
 	}
-	return &commands{most: most, sent: map[*request.Operation][]byte{}}
+	return &commands{most: most}
 }
 
+// add keeps the Command of an operation, instead of an earlier one.
 func (c *commands) add(op *request.Operation, command []byte) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.dropLocked(op)
 	n := int64(len(command)) + commandBytes
-	if c.bytes+n > c.most {
-		clear(c.sent)
-		c.bytes = 0
+	if c.bytes.Add(n) > c.most {
+		c.bytes.Add(-n)
+		return
 	}
-	if n <= c.most {
-		c.sent[op] = command
-		c.bytes += n
+	for {
+		before := op.Sent.Load()
+		if before == ended {
+			c.bytes.Add(-n)
+			return
+		}
+		if op.Sent.CompareAndSwap(before, &command) {
+			c.free(before)
+			return
+		}
 	}
 }
 
-// take removes the Command of an operation, and returns it; false: it is not there.
+// take returns the Command of an operation that has ended; false: it was not kept. There is none
+// any more.
 func (c *commands) take(op *request.Operation) ([]byte, bool) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.dropLocked(op)
+	command := op.Sent.Swap(ended)
+	c.free(command)
+	if command == nil || command == ended {
+		return nil, false
+	}
+	return *command, true
 }
 
-func (c *commands) dropLocked(op *request.Operation) ([]byte, bool) {
-	command, ok := c.sent[op]
-	if ok {
-		delete(c.sent, op)
-		c.bytes -= int64(len(command)) + commandBytes
+// free gives back the memory of a Command that is kept no longer.
+func (c *commands) free(command *[]byte) {
+	if command != nil && command != ended {
+		c.bytes.Add(-int64(len(*command)) - commandBytes)
 	}
-	return command, ok
 }

@@ -1,6 +1,7 @@
 package finished
 
 import (
+	"sync"
 	"testing"
 
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
@@ -11,28 +12,46 @@ import (
 func TestSentCommandsAreBounded(t *testing.T) {
 	const memory, size = 1 << 20, 1000
 	c := newCommands(memory)
-	var last *request.Operation
+	var ops []*request.Operation
 	for range 100 {
-		last = &request.Operation{}
-		c.add(last, make([]byte, size))
-		if c.bytes > memory/commandParts {
-			t.Fatalf("%d bytes are kept of %d", c.bytes, memory/commandParts)
+		op := &request.Operation{}
+		ops = append(ops, op)
+		c.add(op, make([]byte, size))
+		if c.bytes.Load() > memory/commandParts {
+			t.Fatalf("%d bytes are kept of %d", c.bytes.Load(), memory/commandParts)
 		}
 	}
-	c.add(last, []byte("again"))
-	if b, ok := c.take(last); !ok || string(b) != "again" {
+	if _, ok := c.take(ops[len(ops)-1]); ok {
+		t.Error("a command without room is kept")
+	}
+	c.add(ops[0], []byte("again"))
+	if b, ok := c.take(ops[0]); !ok || string(b) != "again" {
 		t.Errorf("took %q, %t", b, ok)
 	}
-	if _, ok := c.take(last); ok {
-		t.Error("a command was taken twice")
-	}
-	for op := range c.sent {
+	for _, op := range ops {
 		c.take(op)
 	}
-	if c.bytes != 0 {
-		t.Errorf("%d bytes are left of nothing", c.bytes)
+	if n := c.bytes.Load(); n != 0 {
+		t.Errorf("%d bytes are left of nothing", n)
 	}
-	if c.add(last, make([]byte, memory)); len(c.sent) != 0 {
-		t.Error("a command without room is kept")
+}
+
+// TestSentAfterTheEnd sends commands to workers while the operations end, as when clients leave.
+func TestSentAfterTheEnd(t *testing.T) {
+	c := newCommands(0)
+	for range 1000 {
+		op := &request.Operation{}
+		var all sync.WaitGroup
+		for range 2 {
+			all.Go(func() { c.add(op, make([]byte, 100)) })
+		}
+		all.Go(func() { c.take(op) })
+		all.Wait()
+		if _, ok := c.take(op); ok {
+			t.Fatal("an operation that has ended keeps a command")
+		}
+	}
+	if n := c.bytes.Load(); n != 0 {
+		t.Errorf("%d bytes are left of nothing", n)
 	}
 }
