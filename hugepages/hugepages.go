@@ -26,8 +26,9 @@ const (
 	// rest is the time until the next look if the kernel has no huge pages now, or never.
 	rest = 10 * time.Minute
 	// idle is for how long the kernel is left alone after each page, as a multiple of the time that
-	// the page took: some milliseconds, most of it to find one.
-	idle = 1
+	// the page took: some milliseconds, most of it to find one. So a process that grows gives this a
+	// tenth of one CPU.
+	idle = 9
 	// known is longer than it takes to learn that a page is huge.
 	known = time.Millisecond / 10
 	// most is the size of the largest pages that are worth the search: on some machines they are
