@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/forerunner-build/forerunner/bench/report"
 )
 
 // TestPages checks that all pages answer on a small farm that dispatches, with and without a
@@ -46,7 +48,7 @@ func TestRecords(t *testing.T) {
 	}
 	for i := range 2 {
 		for _, p := range []pairs{figures.full, figures.half} {
-			if p.without[i].rate == 0 || p.with[i].rate == 0 || p.with[i].p99 < p.with[i].p50 || p.with[i].p50 == 0 {
+			if p.without[i].Rate == 0 || p.with[i].Rate == 0 || p.with[i].p99 < p.with[i].p50 || p.with[i].p50 == 0 {
 				t.Errorf("without records %v, with records %v", p.without, p.with)
 			}
 		}
@@ -69,16 +71,16 @@ func TestRecords(t *testing.T) {
 // TestPairsBesideOthers repeats a pair during which other programs used the CPUs, as many as there
 // are runs; after that a row says so.
 func TestPairsBesideOthers(t *testing.T) {
-	quiet, loud := pace{rate: 100}, pace{rate: 10, others: 0.5}
+	quiet, loud := pace{Turn: report.Turn{Rate: 100}}, pace{Turn: report.Turn{Rate: 10, Others: 0.5}}
 	var p pairs
 	for _, turns := range [][2]pace{{quiet, loud}, {quiet, quiet}, {loud, quiet}} {
 		p.add(turns, 2)
 	}
-	if got := p.ratio("row"); len(p.with) != 1 || *got.Value != 1 || strings.Contains(got.Note, "other programs") {
+	if got := p.turns().Ratio("row", "records", p.note()); len(p.with) != 1 || *got.Value != 1 || strings.Contains(got.Note, "other programs") {
 		t.Errorf("%d pairs, row %v", len(p.with), got)
 	}
 	p.add([2]pace{quiet, loud}, 2)
-	if got := p.ratio("row"); len(p.with) != 2 || !strings.Contains(got.Note, "1 of them while other programs used the CPUs") {
+	if got := p.turns().Ratio("row", "records", p.note()); len(p.with) != 2 || !strings.Contains(got.Note, "1 of them while other programs used the CPUs") {
 		t.Errorf("%d pairs, row %v", len(p.with), got)
 	}
 }

@@ -47,13 +47,14 @@ type pairs struct {
 	repeated      int // pairs that do not count, because other programs used the CPUs
 }
 
-// A pace is the rate of completed actions, per second, and the CPU time of each. p50 and p99 are
-// how long workers waited for their next action. The times are in µs. others is the share of the
-// machine's CPU time that other programs had.
-type pace struct{ rate, cpu, p50, p99, others float64 }
+// A pace is a turn, in which p50 and p99 are how long workers waited for their next action, in µs.
+type pace struct {
+	report.Turn
+	p50, p99 float64
+}
 
 func (t pace) String() string {
-	return fmt.Sprintf("%.0f actions/s, %.1f µs of CPU each, 99 %% of calls in %.0f µs", t.rate, t.cpu, t.p99)
+	return fmt.Sprintf("%.0f actions/s, %.1f µs of CPU each, 99 %% of calls in %.0f µs", t.Rate, t.CPU, t.p99)
 }
 
 // mostOthers is the share of the machine's CPU time that other programs may have during a turn: who
@@ -98,7 +99,7 @@ func (p *recordsFigures) dispatch(ctx context.Context, shape pagesShape, folder 
 	if err := p.full.measure(ctx, plain, keeping, runs); err != nil {
 		return err
 	}
-	between := 2 * float64(shape.quick) / median(p.full.without, func(t pace) float64 { return t.rate })
+	between := 2 * float64(shape.quick) / median(p.full.without, func(t pace) float64 { return t.Rate })
 	for _, f := range []*pagesFarm{plain, keeping} {
 		f.between.Store(int64(between * float64(time.Second)))
 	}
@@ -132,7 +133,7 @@ func (p *pairs) measure(ctx context.Context, plain, keeping *pagesFarm, runs int
 // add adds a pair, unless it is to be repeated.
 func (p *pairs) add(turns [2]pace, runs int) {
 	what := fmt.Sprintf("without records %v; with records %v", turns[0], turns[1])
-	others := max(turns[0].others, turns[1].others)
+	others := max(turns[0].Others, turns[1].Others)
 	if others > mostOthers {
 		what += fmt.Sprintf("; other programs had %.0f %% of the CPUs", 100*others)
 		if p.repeated < runs {
@@ -145,11 +146,19 @@ func (p *pairs) add(turns [2]pace, runs int) {
 	report.Progress("pair %d of %d: %s", len(p.with), runs, what)
 }
 
+// turns returns the pairs without what they say of waiting.
+func (p *pairs) turns() (all report.Pairs) {
+	for i, with := range p.with {
+		all = append(all, report.Pair{Without: p.without[i].Turn, With: with.Turn})
+	}
+	return all
+}
+
 // note says how many pairs there are, and whether other programs used the CPUs.
 func (p *pairs) note() string {
 	text, disturbed := fmt.Sprintf("%d pairs", len(p.with)), 0
-	for i, w := range p.with {
-		if max(w.others, p.without[i].others) > mostOthers {
+	for _, pair := range p.turns() {
+		if pair.Others() > mostOthers {
 			disturbed++
 		}
 	}
@@ -185,8 +194,8 @@ func (f *pagesFarm) turn(ctx context.Context) (pace, error) {
 	took := time.Since(began).Seconds()
 	waits := f.calls.take()
 	return pace{
-		rate: actions / took, cpu: used / actions, others: use.Others(),
-		p50: report.Quantile(waits, 0.5), p99: report.Quantile(waits, 0.99),
+		Turn: report.Turn{Rate: actions / took, CPU: used / actions, Others: use.Others()},
+		p50:  report.Quantile(waits, 0.5), p99: report.Quantile(waits, 0.99),
 	}, err
 }
 
@@ -315,17 +324,11 @@ func (p *recordsFigures) rows(shape recordsShape) []report.Row {
 
 // dispatchRows returns the rows of dispatch without and with records.
 func (p *recordsFigures) dispatchRows() []report.Row {
-	rate, cpu := func(t pace) float64 { return t.rate }, func(t pace) float64 { return t.cpu }
-	full := p.full.ratio("records_dispatch_inside")
+	const what = "records"
+	full := p.full.turns().Ratio("records_dispatch_inside", what, p.full.note())
 	full.Note += fmt.Sprintf("; %d records not kept", p.lost)
-	var costs []float64
-	for i, w := range p.full.with {
-		costs = append(costs, w.cpu-p.full.without[i].cpu)
-	}
-	cost := report.NewRow("record_cpu_us_inside", report.Median(costs), "µs")
-	cost.Baseline = fmt.Sprintf("%.1f µs for an action without", median(p.full.without, cpu))
-	cost.Note = fmt.Sprintf("%s, %s", report.Spread(costs), p.full.note())
-	rows := []report.Row{full, cost, p.half.ratio("records_dispatch_half")}
+	cost := p.full.turns().Cost("record_cpu_us_inside", p.full.note())
+	rows := []report.Row{full, cost, p.half.turns().Ratio("records_dispatch_half", what, p.half.note())}
 	for _, wait := range []struct {
 		row string
 		of  func(pace) float64
@@ -335,21 +338,8 @@ func (p *recordsFigures) dispatchRows() []report.Row {
 	} {
 		r := report.NewRow(wait.row, median(p.half.with, wait.of), "µs")
 		r.Baseline = fmt.Sprintf("%.0f µs without records", median(p.half.without, wait.of))
-		r.Note = fmt.Sprintf("at %.0f actions/s, %s", median(p.half.with, rate), p.half.note())
+		r.Note = fmt.Sprintf("at %.0f actions/s, %s", median(p.half.with, func(t pace) float64 { return t.Rate }), p.half.note())
 		rows = append(rows, r)
 	}
 	return rows
-}
-
-// ratio returns the row of the rates with records over those without.
-func (p *pairs) ratio(name string) report.Row {
-	var ratios []float64
-	for i, w := range p.with {
-		ratios = append(ratios, w.rate/p.without[i].rate)
-	}
-	rate := func(t pace) float64 { return t.rate }
-	r := report.NewRow(name, report.Median(ratios), "ratio")
-	r.Baseline = fmt.Sprintf("%.0f actions/s", median(p.without, rate))
-	r.Note = fmt.Sprintf("%.0f actions/s with records; %s, %s", median(p.with, rate), report.Spread(ratios), p.note())
-	return r
 }

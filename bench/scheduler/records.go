@@ -33,10 +33,6 @@ type turn struct {
 	clients []*grpc.ClientConn
 }
 
-// A windowSample is a window: actions a second, and the scheduler's CPU time for each in µs. others is
-// the share of the machine's CPU time that other programs had.
-type windowSample struct{ actionsPerSecond, cpu, others float64 }
-
 // Records measures what records of completed operations cost a scheduler that clients and workers
 // call over gRPC. Each run has two schedulers, with their data in dir, whose windows alternate.
 func Records(ctx context.Context, dir string, runs int) ([]report.Row, error) {
@@ -45,7 +41,7 @@ func Records(ctx context.Context, dir string, runs int) ([]report.Row, error) {
 		return nil, err
 	}
 	b := &grpcBench{dir: dir, load: all}
-	var pairs [][2]windowSample // without and with records
+	var pairs report.Pairs // without and with records
 	for run := range runs {
 		err := b.beside(ctx, "without", func(ctx context.Context, without turn) error {
 			return b.beside(ctx, "with", func(ctx context.Context, with turn) error {
@@ -57,7 +53,7 @@ func Records(ctx context.Context, dir string, runs int) ([]report.Row, error) {
 		if err != nil {
 			return nil, err
 		}
-		report.Progress("records over gRPC, run %d: median %.3f, %s", run+1, report.Median(ratiosOf(pairs)), report.Spread(ratiosOf(pairs)))
+		report.Progress("records over gRPC, run %d: median %.3f, %s", run+1, report.Median(pairs.Ratios()), report.Spread(pairs.Ratios()))
 	}
 	return recordsRows(pairs), nil
 }
@@ -80,26 +76,26 @@ func (b *grpcBench) beside(ctx context.Context, name string, use func(context.Co
 }
 
 // alternate gives each scheduler all actions, a window each in turn.
-func (b *grpcBench) alternate(ctx context.Context, turns [2]turn) (pairs [][2]windowSample, err error) {
+func (b *grpcBench) alternate(ctx context.Context, turns [2]turn) (pairs report.Pairs, err error) {
 	for i := 0; (i+1)*recordsWindow <= len(b.load.Actions); i++ {
-		var pair [2]windowSample
+		var measured [2]report.Turn
 		order := []int{0, 1}
 		if i%2 != 0 {
 			slices.Reverse(order)
 		}
 		for _, which := range order {
-			if pair[which], err = b.window(ctx, turns[which], i*recordsWindow); err != nil {
+			if measured[which], err = b.window(ctx, turns[which], i*recordsWindow); err != nil {
 				return pairs, err
 			}
 		}
 		if i >= recordsWarm {
-			pairs = append(pairs, pair)
+			pairs = append(pairs, report.Pair{Without: measured[0], With: measured[1]})
 		}
 	}
 	return pairs, nil
 }
 
-func (b *grpcBench) window(ctx context.Context, t turn, from int) (s windowSample, err error) {
+func (b *grpcBench) window(ctx context.Context, t turn, from int) (s report.Turn, err error) {
 	use := report.NewCPUUse()
 	before, err := t.process.used(ctx)
 	if err != nil {
@@ -118,25 +114,18 @@ func (b *grpcBench) window(ctx context.Context, t turn, from int) (s windowSampl
 		return s, err
 	}
 	after, err := t.process.used(ctx)
-	return windowSample{
-		others:           others,
-		actionsPerSecond: recordsWindow / took.Seconds(),
-		cpu:              float64((after.CPU - before.CPU).Microseconds()) / recordsWindow,
+	return report.Turn{
+		Rate:   recordsWindow / took.Seconds(),
+		CPU:    float64((after.CPU - before.CPU).Microseconds()) / recordsWindow,
+		Others: others,
 	}, err
 }
 
-func ratiosOf(pairs [][2]windowSample) (ratios []float64) {
-	for _, p := range pairs {
-		ratios = append(ratios, p[1].actionsPerSecond/p[0].actionsPerSecond)
-	}
-	return ratios
-}
-
 // undisturbed returns the pairs during which no other programs used the CPUs; all, if these are few.
-func undisturbed(pairs [][2]windowSample) [][2]windowSample {
-	var quiet [][2]windowSample
+func undisturbed(pairs report.Pairs) report.Pairs {
+	var quiet report.Pairs
 	for _, p := range pairs {
-		if max(p[0].others, p[1].others) <= mostOthers {
+		if p.Others() <= mostOthers {
 			quiet = append(quiet, p)
 		}
 	}
@@ -147,23 +136,10 @@ func undisturbed(pairs [][2]windowSample) [][2]windowSample {
 }
 
 // recordsRows returns the rows of Records.
-func recordsRows(all [][2]windowSample) []report.Row {
+func recordsRows(all report.Pairs) []report.Row {
 	pairs := undisturbed(all)
 	many := fmt.Sprintf("%d of %d pairs", len(pairs), len(all))
-	var rates, cpus [2][]float64
-	var costs []float64
-	for _, p := range pairs {
-		for i, s := range p {
-			rates[i], cpus[i] = append(rates[i], s.actionsPerSecond), append(cpus[i], s.cpu)
-		}
-		costs = append(costs, p[1].cpu-p[0].cpu)
-	}
-	ratios := ratiosOf(pairs)
-	ratio := report.NewRow("records_dispatch", report.Median(ratios), "ratio")
-	ratio.Wanted, ratio.Baseline = "≥ 0.98", fmt.Sprintf("%.0f actions/s", report.Median(rates[0]))
-	ratio.Note = fmt.Sprintf("%.0f actions/s with records; %s, %s", report.Median(rates[1]), report.Spread(ratios), many)
-	cost := report.NewRow("record_cpu_us", report.Median(costs), "µs")
-	cost.Baseline = fmt.Sprintf("%.1f µs for an action without", report.Median(cpus[0]))
-	cost.Note = fmt.Sprintf("%s, %s", report.Spread(costs), many)
-	return []report.Row{ratio, cost}
+	ratio := pairs.Ratio("records_dispatch", "records", many)
+	ratio.Wanted = "≥ 0.98"
+	return []report.Row{ratio, pairs.Cost("record_cpu_us", many)}
 }
