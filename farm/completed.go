@@ -4,12 +4,16 @@ import (
 	"context"
 	"errors"
 	"path/filepath"
+	"slices"
+	"time"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/farm/completed"
 	"github.com/forerunner-build/forerunner/farm/datafolder"
 	"github.com/forerunner-build/forerunner/farm/state"
+	"github.com/forerunner-build/forerunner/history"
 	"github.com/forerunner-build/forerunner/scheduler"
+	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/finished"
 )
 
@@ -34,7 +38,28 @@ func (s *Scheduler) openCompleted(ctx context.Context, of schedulerOf, o *schedu
 			return r, errors.Join(err, r.Close())
 		}
 	}
+	o.Held = unrecorded(o.Held, r.Store)
 	return r, nil
+}
+
+// clockSlack is how far the clock may have been set back since an operation started.
+const clockSlack = time.Hour
+
+// unrecorded returns the operations that have not ended: the list of the last scheduler may be a
+// second older than its records.
+func unrecorded(held []event.Held, in *history.Store) []event.Held {
+	if len(held) == 0 {
+		return nil
+	}
+	list, since := make([]string, len(held)), held[0].Started
+	for i, h := range held {
+		list[i] = h.Name
+		if h.Started.Before(since) {
+			since = h.Started
+		}
+	}
+	recorded := in.Recorded(list, since.Add(-clockSlack))
+	return slices.DeleteFunc(held, func(h event.Held) bool { return recorded[h.Name] })
 }
 
 // completedOptions say where the records are. Schedulers with a lease share them: without one, two

@@ -2,6 +2,7 @@ package farm
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -45,11 +46,11 @@ type paged struct {
 }
 
 // withPages runs a scheduler with pages on a folder and a shared state while do uses it. A larger
-// term means that it has taken over.
-func withPages(t *testing.T, folder string, shared records.Durable, term uint64, do func(paged)) {
+// term means that it has taken over. held are the operations that workers had before.
+func withPages(t *testing.T, folder string, shared records.Durable, term uint64, do func(paged), held ...event.Held) {
 	t.Helper()
 	s := &Scheduler{Data: folder, Lease: "main", Logger: zap.NewNop(), Kept: completed.Settings{Keep: 14 * 24 * time.Hour, Size: "2G"}}
-	o := scheduler.ServerOptions{Term: term, Storage: func(string, digest.Function) scheduler.Storage { return lostStorage{} }}
+	o := scheduler.ServerOptions{Term: term, Storage: func(string, digest.Function) scheduler.Storage { return lostStorage{} }, Held: held}
 	kept, err := s.openCompleted(t.Context(), schedulerOf{registry: prometheus.NewRegistry(), state: &state.Opened{Shared: shared}}, &o)
 	if err != nil {
 		t.Fatal(err)
@@ -129,10 +130,35 @@ func TestLinksForTwoWeeks(t *testing.T) {
 		}
 		time.Sleep(2 * 24 * time.Hour)
 		withPages(t, other, shared, 2, func(p paged) {
-			time.Sleep(time.Second)
+			time.Sleep(2 * time.Hour) // the clock is right for long enough
 			p.open(link, 404, "ended too long ago", "records are kept for 14 days")
 			p.open(build, 404, "ended too long ago")
 		})
+	})
+}
+
+// TestRestoredAndLost restarts a scheduler whose list of running operations has one that had ended:
+// it keeps its record. Another one whose worker does not come back gets one.
+func TestRestoredAndLost(t *testing.T) {
+	folder, shared := t.TempDir(), records.NewMemory(0)
+	synctest.Test(t, func(t *testing.T) {
+		ended, lost := "/operations/5f0a6b1e", "/operations/5f0a6b1f"
+		withPages(t, folder, shared, 1, func(p paged) { p.fails(ended) })
+		var held []event.Held
+		for i, link := range []string{ended, lost} {
+			worker := fmt.Sprintf(`{"host":"w%d"}`, i)
+			op := &request.Operation{Name: strings.TrimPrefix(link, "/"), Instance: "main", Digest: digest.Of(digest.SHA256, []byte(link))}
+			op.Request.Target = "//a:held"
+			held = append(held, event.Held{
+				Operation: op, Queued: time.Now(), Started: time.Now(), Attempts: 1, Worker: worker, ID: map[string]string{"host": worker},
+			})
+		}
+		withPages(t, folder, shared, 1, func(p paged) {
+			p.open(lost, 200, "the scheduler waits for this worker")
+			time.Sleep(5 * time.Minute)
+			p.open(ended, 200, "Failed: exit code 139")
+			p.open(lost, 200, "//a:held", "how it ended is not known", "worker host=w1 did not come back with it")
+		}, held...)
 	})
 }
 

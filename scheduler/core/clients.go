@@ -196,9 +196,7 @@ func (c *clients) abort(o *operation, resp *repb.ExecuteResponse, why event.Why)
 
 // abandon drops an operation because no client came back for it.
 func (c *clients) abandon(o *operation) {
-	last := o.status()
-	last.Stage, last.Ended, last.Response = repb.ExecutionStage_COMPLETED, c.Now, failure(codes.Canceled, "no client waited for it any more")
-	*c.left = append(*c.left, last)
+	*c.left = append(*c.left, c.operations.lastOf(o, failure(codes.Canceled, "no client waited for it any more")))
 	c.operations.drop(o)
 	c.leave(o.task, o, event.Abandoned)
 	o.task = nil

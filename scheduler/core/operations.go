@@ -120,6 +120,14 @@ func (ops *operations) restore(h event.Held, o *operation) *operation {
 	return o
 }
 
+// lastOf returns the end, now, of an operation that its clients do not learn of: to them it is
+// forgotten.
+func (ops *operations) lastOf(o *operation, resp *repb.ExecuteResponse) event.Status {
+	last := o.status()
+	last.Stage, last.Ended, last.Response = repb.ExecutionStage_COMPLETED, ops.Now, resp
+	return last
+}
+
 // drop forgets an operation that is not done. Its task is the caller's business.
 func (ops *operations) drop(o *operation) {
 	delete(ops.byName, o.spec.Name)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 	"github.com/forerunner-build/forerunner/scheduler/core/timer"
@@ -26,9 +27,10 @@ type runs struct {
 	calls      *calls
 	hedges     *hedges
 	tally      *view.Tally
-	// ended and retries are those of the present event.
+	// ended, retries and left are those of the present event.
 	ended   *[]event.Ended
 	retries *[]event.Retry
+	left    *[]event.Status
 	// lacks are explanations of the current event, by their subject.
 	lacks map[lack]string
 }
@@ -304,10 +306,14 @@ func (r *runs) overdue(t *task) {
 // forget drops the restored operations of a task: its worker has not come back with it. It reports
 // whether others are left, for which the task must run.
 func (r *runs) forget(t *task) bool {
+	machine, _ := names.Machine(t.worker().Key)
+	end := failure(codes.Unavailable, fmt.Sprintf(
+		"how it ended is not known: after a restart of the scheduler, worker %s did not come back with it", machine))
 	for o := range t.operations.all() {
 		if !o.restored {
 			continue
 		}
+		*r.left = append(*r.left, r.operations.lastOf(o, end))
 		t.detach(o)
 		t.remove(o)
 		r.operations.drop(o)

@@ -583,6 +583,9 @@ func (h *history) print(out event.Out) {
 	for _, st := range out.Notices {
 		fmt.Fprintln(&h.out, h.status(st))
 	}
+	for _, st := range out.Left {
+		fmt.Fprintln(&h.out, "left:", h.status(st))
+	}
 	for _, e := range out.Ended {
 		fmt.Fprintf(&h.out, "learn of %s on class %d of %d, again %t", e.Name, e.Class, e.Largest, e.Again)
 		if e.Late {

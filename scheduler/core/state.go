@@ -62,7 +62,7 @@ func NewState(c tuning.Config) (*State, error) {
 	s.hedges = &hedges{Clock: s.Clock, cfg: &s.cfg, operations: s.operations, calls: s.calls}
 	s.runs = &runs{
 		Clock: s.Clock, cfg: &s.cfg, operations: s.operations, inFlight: &s.inFlight, dispatch: s.dispatch,
-		calls: s.calls, hedges: s.hedges, tally: &s.tally, ended: &s.out.Ended, retries: &s.out.Retries,
+		calls: s.calls, hedges: s.hedges, tally: &s.tally, ended: &s.out.Ended, retries: &s.out.Retries, left: &s.out.Left,
 	}
 	s.probation = &probation{
 		Clock: s.Clock, cfg: &s.cfg, dispatch: s.dispatch, tally: &s.tally,

@@ -83,8 +83,8 @@ type Out struct {
 	Replies []Reply
 	// Notices are the operations that changed, each once, in their new state.
 	Notices []Status
-	// Left are the operations that ended because no client came back for them, each with its end.
-	// To clients they are forgotten.
+	// Left are the operations that ended because no client came back for them, or whose worker did
+	// not come back with them after a restart, each with its end. To clients they are forgotten.
 	Left []Status
 	// Wakes are workers that should call now: their action must stop, or may have to yield. A
 	// worker that cannot be woken finds out at its next call.
