@@ -23,6 +23,8 @@ import (
 const (
 	// blockBytes is the uncompressed size of a full block.
 	blockBytes = 64 << 10
+	// mostData limits the memory with which a segment in memory begins.
+	mostData = 1 << 20
 	// mostFree is the number of blocks whose memory is kept for reuse.
 	mostFree = 32
 	// MaxRecordBytes limits the size of one record.
@@ -297,13 +299,19 @@ func (s *Store) openLocked(r *Row) *segment {
 func (s *Store) Run(ctx context.Context) {
 	ticker := time.NewTicker(flushEvery)
 	defer ticker.Stop()
+	var clock clock
+	start, trial := time.Now(), min(clockTrial, s.options.Keep/segmentParts)
 	for {
 		select {
 		case <-s.full:
 			s.write(false)
 		case <-ticker.C:
 			s.write(true)
-			s.expire(time.Now())
+			now := time.Now()
+			if !clock.isTrusted(now, now.Sub(start), trial) {
+				now = time.Time{}
+			}
+			s.expire(now)
 		case <-ctx.Done():
 			s.write(true)
 			return
@@ -369,7 +377,7 @@ func (s *Store) Stats() (t Stats) {
 	return t
 }
 
-// expire removes segments that are too old or exceed the limit.
+// expire removes segments that are too old or exceed the limit; if the time is zero, none is too old.
 func (s *Store) expire(now time.Time) {
 	s.writing.Lock()
 	defer s.writing.Unlock()
@@ -381,7 +389,7 @@ func (s *Store) expire(now time.Time) {
 	}
 	for len(s.segments) > 0 {
 		g := s.segments[0]
-		old := s.options.Keep > 0 && now.UnixMilli()-g.last > s.options.Keep.Milliseconds()
+		old := s.options.Keep > 0 && !now.IsZero() && now.UnixMilli()-s.endLocked(now) > s.options.Keep.Milliseconds()
 		much := s.options.MaxBytes > 0 && bytes > s.options.MaxBytes && len(s.segments) > 1
 		if len(g.pending) > 0 || !old && !much {
 			break
@@ -396,4 +404,15 @@ func (s *Store) expire(now time.Time) {
 			s.options.Logger.Warn("old records cannot be removed", zap.Error(err))
 		}
 	}
+}
+
+// endLocked returns when the first segment got its last record. If that is later than now, the clock
+// was set back since: the segment is older than the next one that is not.
+func (s *Store) endLocked(now time.Time) int64 {
+	for _, g := range s.segments {
+		if g.last <= now.UnixMilli() {
+			return g.last
+		}
+	}
+	return now.UnixMilli()
 }

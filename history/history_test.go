@@ -633,3 +633,24 @@ func TestNamesAsShown(t *testing.T) {
 		}
 	}
 }
+
+// TestMemoryOfSmallStore: what a Store in memory takes stays near its limit, also if that is small.
+func TestMemoryOfSmallStore(t *testing.T) {
+	s := open(t, "", Options{Memory: 8 << 20})
+	for i := range 4000 {
+		if !s.Add(recordOf(i)) {
+			t.Fatalf("record %d is not taken", i)
+		}
+		if i%10 == 0 {
+			s.write(true)
+			s.expire(epoch)
+		}
+		var reserved int64
+		for _, g := range s.segments {
+			reserved += int64(cap(g.data)) + g.index.bytes
+		}
+		if most := 2*s.options.MaxBytes + 2*blockBytes; reserved > most {
+			t.Fatalf("after %d records, %d segments reserve %d bytes, want at most %d", i, len(s.segments), reserved, most)
+		}
+	}
+}

@@ -125,7 +125,7 @@ func (s *Store) writeBlock(g *segment, raw []byte) (uint32, error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if g.data == nil {
-			g.data = make([]byte, len(magic), 1<<20)
+			g.data = make([]byte, len(magic), min(s.options.segmentBytes()+blockBytes, mostData))
 		}
 		g.data = append(g.data, block...)
 		g.size += int64(len(block))
