@@ -14,6 +14,7 @@ import (
 	"go.uber.org/zap/zapcore"
 	"google.golang.org/grpc/codes"
 
+	"github.com/forerunner-build/forerunner/printable"
 	"github.com/forerunner-build/forerunner/proto/names"
 )
 
@@ -80,6 +81,11 @@ func TestColumns(t *testing.T) {
 		line := strings.TrimSuffix(b.String(), "\n")
 		if n := utf8.RuneCountInString(line); n > min(columns, MostColumns) || columns >= 80 && n != min(columns, MostColumns) {
 			t.Errorf("in %d columns the line has %d: %q", columns, n, line)
+		}
+		b.Reset()
+		log.Info(names.ActionFinished, ranOn("//"+strings.Repeat("建設/", 50), "ok")...)
+		if n := printable.Columns(strings.TrimSuffix(b.String(), "\n")); n > min(columns, MostColumns) {
+			t.Errorf("wide characters in %d columns: the line takes %d: %q", columns, n, b.String())
 		}
 		if columns >= 80 && (!strings.Contains(line, ":ünd ") || !strings.Contains(line, "1.23s  www")) {
 			t.Errorf("in %d columns the line lacks something: %q", columns, line)

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/forerunner-build/forerunner/printable"
 	"github.com/forerunner-build/forerunner/proto/names"
@@ -114,27 +113,7 @@ func (l line) line(at time.Time, columns int) string {
 	if l.ran > 0 {
 		ran = text.Duration(l.ran)
 	}
-	whole := fmt.Sprintf("%s %-9s %s %s %*s  %s", at.Format(time.TimeOnly), l.word, padded(last(printable.Name(l.target), target), target),
-		padded(first(printable.Name(l.mnemonic), mnemonicColumns), mnemonicColumns), ranColumns, ran, printable.Name(strings.Join(l.rest, "  ")))
-	return strings.TrimRight(first(whole, max(columns, 1)), " ")
-}
-
-// first is the beginning of a text of more than n characters, last the end.
-func first(s string, n int) string {
-	if utf8.RuneCountInString(s) <= n {
-		return s
-	}
-	return string([]rune(s)[:n-1]) + "…"
-}
-
-func last(s string, n int) string {
-	r := []rune(s)
-	if len(r) <= n {
-		return s
-	}
-	return "…" + string(r[len(r)-n+1:])
-}
-
-func padded(s string, n int) string {
-	return s + strings.Repeat(" ", max(n-utf8.RuneCountInString(s), 0))
+	whole := fmt.Sprintf("%s %-9s %s %s %*s  %s", at.Format(time.TimeOnly), l.word, printable.Padded(printable.Last(printable.Name(l.target), target), target),
+		printable.Padded(printable.First(printable.Name(l.mnemonic), mnemonicColumns), mnemonicColumns), ranColumns, ran, printable.Name(strings.Join(l.rest, "  ")))
+	return strings.TrimRight(printable.First(whole, max(columns, 1)), " ")
 }
