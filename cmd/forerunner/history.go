@@ -3,8 +3,8 @@ package main
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -35,6 +35,8 @@ func historyCommand() *cobra.Command {
 			"(--keep-records). TEXT is any part of a target, mnemonic, user, invocation, worker or instance name, or the\n" +
 			"beginning of an action's hash. An operation without a target is found by its command line. NAME is action,\n" +
 			"instance, invocation, mnemonic, operation, target, user or worker, and in values \"*\" stands for any text.\n\n" +
+			"On a terminal, lines are shortened to its width, and names of operations are without \"operations/\". Into a pipe,\n" +
+			"and with --json, everything is written.\n\n" +
 			"With --builds it lists builds whose events Bazel published (--bes_backend), and NAME is command, host, instance,\n" +
 			"invocation, target (that was to be built, or that failed) or user.",
 		"forerunner history --failed --since 1h\nforerunner history --since 26h --until 24h user=ann\nforerunner history 'target=//slow/*' mnemonic=TestRunner --slowest --limit 10\n" +
@@ -120,17 +122,36 @@ func (c *adminCall) printRecords(list []*historypb.Record) error {
 		_, err := fmt.Fprintln(c.out, "no completed operation matches")
 		return err
 	}
-	w := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "OPERATION\tENDED\tRAN\tATTEMPTS\tRESULT\tMNEMONIC\tTARGET\tINVOCATION\tUSER\tWORKER")
+	columns := []column{
+		{title: "OPERATION"},
+		{title: "ENDED", rank: 5, least: 10, isEnd: true},
+		{title: "RAN", rank: 4},
+		{title: "ATTEMPTS", rank: 7, least: 4},
+		{title: "RESULT", least: 16, enough: 24},
+		{title: "MNEMONIC", rank: 6, least: 8, enough: 16},
+		{title: "TARGET", least: 24, enough: 48, isEnd: true},
+		{title: "INVOCATION", rank: 9, least: 8, enough: 36},
+		{title: "USER", rank: 10, least: 8, enough: 16},
+		{title: "WORKER", rank: 8, least: 8, enough: 24, isEnd: true},
+	}
+	var rows [][]string
 	for _, r := range list {
 		ran := "-"
 		if r.GetStarted() != nil {
 			ran = r.GetEnded().AsTime().Sub(r.GetStarted().AsTime()).Round(time.Millisecond).String()
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%s\t%s\t%s\t%s\t%s\n", r.GetOperation(), r.GetEnded().AsTime().UTC().Format(time.RFC3339), ran,
-			r.GetAttempts(), facts.Outcome(r), dash(r.GetMnemonic()), facts.Name(r), dash(r.GetInvocation()), dash(r.GetUser()), dash(text.Machine(r.GetWorker())))
+		rows = append(rows, []string{
+			r.GetOperation(), r.GetEnded().AsTime().UTC().Format(time.RFC3339), ran, strconv.Itoa(int(r.GetAttempts())), facts.Outcome(r),
+			dash(r.GetMnemonic()), facts.Name(r), dash(r.GetInvocation()), dash(r.GetUser()), dash(text.Machine(r.GetWorker())),
+		})
 	}
-	return w.Flush()
+	width := c.columns()
+	for _, row := range rows {
+		if width > 0 { // its beginning is the same for all, and may be omitted
+			row[0] = text.OperationID(row[0])
+		}
+	}
+	return printColumns(c.out, columns, rows, width)
 }
 
 func (c *adminCall) printBuilds(list []*historypb.Record) error {
@@ -138,8 +159,18 @@ func (c *adminCall) printBuilds(list []*historypb.Record) error {
 		_, err := fmt.Fprintln(c.out, "no build with published events matches")
 		return err
 	}
-	w := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "INVOCATION\tBEGAN\tTOOK\tRESULT\tBUILD\tTARGETS\tTESTS\tUSER\tHOST")
+	columns := []column{
+		{title: "INVOCATION", least: 36},
+		{title: "BEGAN", rank: 2, least: 10, isEnd: true},
+		{title: "TOOK", rank: 1},
+		{title: "RESULT", least: 16, enough: 24},
+		{title: "BUILD", least: 24, enough: 48},
+		{title: "TARGETS", rank: 4, least: 8},
+		{title: "TESTS", rank: 3, least: 8},
+		{title: "USER", rank: 5, least: 8, enough: 16},
+		{title: "HOST", rank: 6, least: 8, enough: 16},
+	}
+	var rows [][]string
 	for _, r := range list {
 		b := r.GetBuild()
 		began, took := "-", "-"
@@ -150,8 +181,10 @@ func (c *adminCall) printBuilds(list []*historypb.Record) error {
 			}
 		}
 		targets, tests := facts.BuildCounts(b)
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s\n", r.GetInvocation(), began, took, facts.BuildOutcome(r.GetOutcome(), b, r.GetEnded().AsTime()),
-			facts.Build(b), dash(targets), dash(tests), dash(facts.BuildUser(r.GetUser(), b)), dash(b.GetHost()))
+		rows = append(rows, []string{
+			r.GetInvocation(), began, took, facts.BuildOutcome(r.GetOutcome(), b, r.GetEnded().AsTime()),
+			facts.Build(b), dash(targets), dash(tests), dash(facts.BuildUser(r.GetUser(), b)), dash(b.GetHost()),
+		})
 	}
-	return w.Flush()
+	return printColumns(c.out, columns, rows, c.columns())
 }
