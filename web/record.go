@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -33,8 +32,7 @@ type recordView struct {
 	Printed []printed.Text
 	// Again is a shell command that runs the command again; empty if the command is unknown.
 	Again string
-	// NotMade are declared outputs that a successful command did not make: Bazel fails if it needs
-	// them. Empty, too, if the command or all outputs are not known.
+	// NotMade are the declared outputs that a successful command did not make.
 	NotMade []string
 	Spans   []facts.Span
 	Facts   []facts.Table
@@ -109,7 +107,7 @@ func (p *recordPages) viewOf(ctx context.Context, r *historypb.Record) *recordVi
 	return &recordView{
 		recordRow: rowOf(r), Verdict: verdictOf(r),
 		Printed: []printed.Text{p.kept(ctx, r, "Standard error", r.GetStderr()), p.kept(ctx, r, "Standard output", r.GetStdout())},
-		Again:   again(r, command), NotMade: notMade(r, command), Spans: facts.Spans(r.GetMetadata()), Facts: facts.Packed(r.GetMetadata().GetAuxiliaryMetadata()),
+		Again:   again(r, command), NotMade: facts.NotMade(r, command), Spans: facts.Spans(r.GetMetadata()), Facts: facts.Packed(r.GetMetadata().GetAuxiliaryMetadata()),
 		WorkerName: dash(text.Machine(cmp.Or(r.GetWorker(), r.GetMetadata().GetWorker()))), WorkerPath: workerPath(r.GetWorker()),
 	}
 }
@@ -196,19 +194,4 @@ func again(r *historypb.Record, command *repb.Command) string {
 		line.WriteString(" # the rest of the command line is not known any more")
 	}
 	return line.String()
-}
-
-// notMade returns recordView.NotMade.
-func notMade(r *historypb.Record, command *repb.Command) (missing []string) {
-	if r.GetOutcome() != historypb.Outcome_SUCCEEDED || int(r.GetAllOutputs()) != len(r.GetOutputs()) {
-		return nil
-	}
-	//lint:ignore SA1019 deprecated is what old clients send
-	declared := slices.Concat(command.GetOutputPaths(), command.GetOutputFiles(), command.GetOutputDirectories())
-	for _, path := range declared {
-		if !slices.ContainsFunc(r.GetOutputs(), func(o *historypb.Output) bool { return o.GetPath() == path }) && !slices.Contains(missing, path) {
-			missing = append(missing, path)
-		}
-	}
-	return missing
 }

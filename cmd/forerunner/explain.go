@@ -49,8 +49,30 @@ func explainCommand() *cobra.Command {
 		defer cancel()
 		return c.explain(ctx, args[0], storage)
 	})
-	dial.Flag(cmd.Flags(), &storage, "storage", "", "`address` of the storage, HOST:PORT or grpcs://HOST:PORT (default that of --remote)")
+	storageFlag(cmd, &storage)
 	return cmd
+}
+
+// storageFlag adds the flag for the storage of actions.
+func storageFlag(cmd *cobra.Command, storage *string) {
+	dial.Flag(cmd.Flags(), storage, "storage", "", "`address` of the storage, HOST:PORT or grpcs://HOST:PORT (default that of --remote)")
+}
+
+// toStorage returns a connection to the storage at an address, or else of the scheduler. The caller
+// calls done when it no longer uses the connection.
+func (c *adminCall) toStorage(address string) (conn *grpc.ClientConn, done func(), err error) {
+	if address == "" {
+		return c.conn, func() {}, nil
+	}
+	if conn, err = c.client.Dial(address); err != nil {
+		return nil, nil, err
+	}
+	return conn, func() { _ = conn.Close() }, nil
+}
+
+// blobsOf returns the blobs of an instance name.
+func blobsOf(conn *grpc.ClientConn, instance string, fn digest.Function) stored.Blobs {
+	return casclient.New(conn, casclient.Options{InstanceName: instance, Function: fn, RetryFor: explainPatience})
 }
 
 // explain prints why an action, or the operation of a name, ran.
@@ -60,20 +82,16 @@ func (c *adminCall) explain(ctx context.Context, name, storage string) error {
 	if err != nil {
 		return err
 	}
-	conn := c.conn
-	if storage != "" {
-		if conn, err = c.client.Dial(storage); err != nil {
-			return err
-		}
-		defer conn.Close()
+	conn, done, err := c.toStorage(storage)
+	if err != nil {
+		return err
 	}
+	defer done()
 	from := comparison.Source{
 		Records: func(ctx context.Context, req *admin.ListRecordsRequest) (*admin.ListRecordsResponse, error) {
 			return c.ListRecords(ctx, req)
 		},
-		Blobs: func(instance string, fn digest.Function) stored.Blobs {
-			return casclient.New(conn, casclient.Options{InstanceName: instance, Function: fn, RetryFor: explainPatience})
-		},
+		Blobs: func(instance string, fn digest.Function) stored.Blobs { return blobsOf(conn, instance, fn) },
 		Profile: func(ctx context.Context, instance string, reduced digest.Digest) ([]byte, error) {
 			return profileOf(ctx, c.conn, instance, reduced)
 		},

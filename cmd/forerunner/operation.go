@@ -23,14 +23,17 @@ import (
 	historypb "github.com/forerunner-build/forerunner/proto/history"
 	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/web/facts"
+	"github.com/forerunner-build/forerunner/web/stored"
 	"github.com/forerunner-build/forerunner/web/text"
 )
 
 func operationCommand() *cobra.Command {
+	var storage string
 	cmd := readCommand(manual{
 		"operation NAME", "show or cancel one operation",
 		"Shows an operation: the worker that runs it or the reason why it waits, its attempts, its size class with the reason\n" +
-			"and, for as long as the scheduler keeps records (--keep-records), its stages, resource usage and prefetch statistics.\n" +
+			"and, for as long as the scheduler keeps records (--keep-records), its stages, resource usage and prefetch statistics,\n" +
+			"and declared outputs that the command did not make, if the storage still has the command.\n" +
 			"\"forerunner queue operations\" and \"forerunner history\" list the names; you may omit \"operations/\".",
 		"forerunner operation 1d3bd6f4-6a2c-4b0e-8d6e-0b4a3a3c5f11",
 	},
@@ -39,48 +42,95 @@ func operationCommand() *cobra.Command {
 			told, err := c.operation(ctx, name)
 			switch {
 			case status.Code(err) == codes.NotFound:
-				return c.endedOperation(ctx, name, func() error { return err })
+				return c.endedOperation(ctx, name, storage, func() error { return err })
 			case err != nil:
 				return err
 			case c.json:
-				return told.printJSON(c)
+				return c.printTold(ctx, told, storage)
 			case told.response == nil:
 				return told.print(c)
 			}
-			return c.endedOperation(ctx, name, func() error { return told.print(c) })
+			return c.endedOperation(ctx, name, storage, func() error { return told.print(c) })
 		})
+	storageFlag(cmd, &storage)
 	cmd.Args = flags.Arguments
 	cmd.AddCommand(operationCancelCommand())
 	return cmd
 }
 
 // endedOperation shows the record of an operation, or does otherwise if there is none.
-func (c *adminCall) endedOperation(ctx context.Context, name string, otherwise func() error) error {
+func (c *adminCall) endedOperation(ctx context.Context, name, storage string, otherwise func() error) error {
 	ctx, cancel := context.WithTimeout(ctx, adminTimeout)
 	defer cancel()
-	r, err := c.GetRecord(ctx, &admin.GetRecordRequest{Of: &admin.GetRecordRequest_Operation{Operation: name}})
+	r, err := c.GetRecord(ctx, recordRequest(name))
 	if err != nil {
 		return otherwise()
 	}
 	facts.DropUnknown(r.GetMetadata())
+	notMade, err := c.notMade(ctx, r, storage)
+	if err != nil {
+		return err
+	}
 	if c.json {
 		b, err := protojson.Marshal(r)
 		if err != nil {
 			return fmt.Errorf("record of %s: %w", name, err)
 		}
-		return printJSON(c.out, map[string]json.RawMessage{"record": b})
+		all := map[string]any{"record": json.RawMessage(b)}
+		if len(notMade) > 0 {
+			all[notMadeKey] = notMade
+		}
+		return printJSON(c.out, all)
 	}
-	return printRecord(c.out, r)
+	return printRecord(c.out, r, notMade)
 }
 
-// printRecord writes the data of a completed operation, the result and output first.
-func printRecord(out io.Writer, r *historypb.Record) error {
+// notMade returns the declared outputs that the command of an operation did not make. There are none
+// if no storage has the command any more. It is an error if the storage that the user names is not
+// there.
+func (c *adminCall) notMade(ctx context.Context, r *historypb.Record, storage string) ([]string, error) {
+	if r.GetOutcome() != historypb.Outcome_SUCCEEDED {
+		return nil, nil
+	}
+	fn, err := stored.Function(r.GetDigestFunction())
+	if err != nil {
+		return nil, nil
+	}
+	d, err := stored.Digest(fn, r.GetCommand())
+	if err != nil {
+		return nil, nil
+	}
+	conn, done, err := c.toStorage(storage)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	command := &repb.Command{}
+	if _, err := stored.Message(ctx, blobsOf(conn, r.GetInstanceName(), fn), d, stored.MaxBytes, command); status.Code(err) == codes.Unavailable && storage != "" {
+		return nil, fmt.Errorf("--storage %s: %v", storage, err)
+	} else if err != nil {
+		return nil, nil
+	}
+	if !c.json {
+		clean(command.ProtoReflect()) // as the record is
+	}
+	return facts.NotMade(r, command), nil
+}
+
+// printRecord writes the data of a completed operation, the result and output first, and then what
+// was to be made and is not.
+func printRecord(out io.Writer, r *historypb.Record, notMade []string) error {
 	result := facts.Outcome(r)
 	if r.GetError() != "" {
 		result += ": " + printable.Name(r.GetError())
 	}
 	if err := printStreams(out, result, r.GetStderr(), r.GetStdout()); err != nil {
 		return err
+	}
+	if len(notMade) > 0 {
+		if _, err := fmt.Fprintf(out, "outputs that the command did not make:\n  %s\n\n", strings.Join(notMade, "\n  ")); err != nil {
+			return err
+		}
 	}
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	for _, f := range facts.Of(r).Rows {
@@ -216,10 +266,11 @@ func printTables(w io.Writer, tables []facts.Table) {
 	}
 }
 
-// printJSON writes the messages. It omits packed messages of other workers that are unknown here.
-func (t *told) printJSON(c *adminCall) error {
+// printTold writes the messages of an operation as JSON, and what of its outputs was not made. It
+// omits packed messages of other workers that are unknown here.
+func (c *adminCall) printTold(ctx context.Context, t *told, storage string) error {
 	facts.DropUnknown(t.response.GetResult().GetExecutionMetadata())
-	all := map[string]json.RawMessage{}
+	all := map[string]any{}
 	for name, m := range map[string]proto.Message{
 		"operation": t.operation, "metadata": &t.metadata, "response": t.response,
 	} {
@@ -227,7 +278,28 @@ func (t *told) printJSON(c *adminCall) error {
 		if err != nil {
 			return errors.Join(fmt.Errorf("%s of %s", name, t.operation.GetName()), err)
 		}
-		all[name] = b
+		all[name] = json.RawMessage(b)
+	}
+	if t.response != nil {
+		ctx, cancel := context.WithTimeout(ctx, adminTimeout)
+		defer cancel()
+		if r, err := c.GetRecord(ctx, recordRequest(t.operation.GetName())); err == nil {
+			notMade, err := c.notMade(ctx, r, storage)
+			if err != nil {
+				return err
+			}
+			if len(notMade) > 0 {
+				all[notMadeKey] = notMade
+			}
+		}
 	}
 	return printJSON(c.out, all)
+}
+
+// notMadeKey is the key of outputs in JSON that were declared and not made.
+const notMadeKey = "not_made"
+
+// recordRequest asks for the record of an operation.
+func recordRequest(operation string) *admin.GetRecordRequest {
+	return &admin.GetRecordRequest{Of: &admin.GetRecordRequest_Operation{Operation: operation}}
 }

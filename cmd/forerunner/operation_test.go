@@ -31,7 +31,7 @@ func TestPrintStreams(t *testing.T) {
 func TestPrintRecord(t *testing.T) {
 	r := &historypb.Record{Outcome: historypb.Outcome_OUT_OF_MEMORY, ExitCode: 137, Code: 4, Arguments: []string{"sh", "-c", "x\x1b[2J"}, ArgumentsCut: true}
 	var out strings.Builder
-	if err := printRecord(&out, r); err != nil {
+	if err := printRecord(&out, r, nil); err != nil {
 		t.Fatal(err)
 	}
 	for _, line := range []string{"outcome +out of memory", "code +DeadlineExceeded", `command line +sh -c \$'x\\033\[2J' …`} {
@@ -41,7 +41,19 @@ func TestPrintRecord(t *testing.T) {
 	}
 	r, want := &historypb.Record{Outcome: historypb.Outcome_ERROR, Code: 3, Error: "exec \"x\": no such file"}, "result: invalid argument: exec \"x\": no such file\n"
 	out.Reset()
-	if err := printRecord(&out, r); err != nil || !strings.HasPrefix(out.String(), want) {
+	if err := printRecord(&out, r, nil); err != nil || !strings.HasPrefix(out.String(), want) {
 		t.Errorf("%v, does not begin with %q:\n%s", err, want, &out)
+	}
+}
+
+// TestPrintNotMade: what the command did not make comes before its figures.
+func TestPrintNotMade(t *testing.T) {
+	r := &historypb.Record{Outcome: historypb.Outcome_SUCCEEDED, Operation: "operations/1"}
+	var out strings.Builder
+	if err := printRecord(&out, r, []string{"bin/a.d", "bin/b.d"}); err != nil {
+		t.Fatal(err)
+	}
+	if want := "result: succeeded\n\noutputs that the command did not make:\n  bin/a.d\n  bin/b.d\n\noperation "; !strings.HasPrefix(out.String(), want) {
+		t.Errorf("does not begin with %q:\n%s", want, &out)
 	}
 }
