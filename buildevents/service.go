@@ -51,8 +51,9 @@ type Service struct {
 
 var _ publish.PublishBuildEventServer = (*Service)(nil)
 
-// A key identifies a build. It includes the user, so that no user changes another user's build.
-type key struct{ user, invocation string }
+// A key identifies a build. It includes the user, so that no user changes another user's build, and
+// the id of the build, which is another one if the user publishes two with one invocation id.
+type key struct{ user, invocation, build string }
 
 // New returns a Service that keeps builds in a store; if that is nil, it keeps nothing, and answers
 // all events. Metrics may be nil.
@@ -160,7 +161,7 @@ func (in *stream) join(req *publish.PublishBuildToolEventStreamRequest) {
 	if s.store == nil || intake.Reserve(in.ctx, liveBytes) != nil {
 		return // its events are answered
 	}
-	k := key{userOf(in.ctx), in.id.GetInvocationId()}
+	k := key{userOf(in.ctx), in.id.GetInvocationId(), in.id.GetBuildId()}
 	var known *historypb.Record
 	s.mu.Lock()
 	_, isLive := s.live[k]

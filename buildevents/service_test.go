@@ -3,6 +3,7 @@ package buildevents
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -37,7 +38,8 @@ type call struct {
 	acks     chan int64
 	said     *publish.PublishBuildToolEventStreamResponse // the last answer
 	ended    chan error
-	cut      error // with which it ends; nil: the client is done
+	build    string // id of the build
+	cut      error  // with which it ends; nil: the client is done
 }
 
 func (c *call) Context() context.Context { return c.ctx }
@@ -61,7 +63,7 @@ func (c *call) Send(m *publish.PublishBuildToolEventStreamResponse) error {
 func open(t *testing.T, s *Service) *call {
 	c := &call{
 		ctx: t.Context(), requests: make(chan *publish.PublishBuildToolEventStreamRequest, 10_000),
-		acks: make(chan int64, 10_000), ended: make(chan error, 1),
+		acks: make(chan int64, 10_000), ended: make(chan error, 1), build: "x",
 	}
 	go func() { c.ended <- s.PublishBuildToolEventStream(c) }()
 	return c
@@ -75,7 +77,7 @@ func (c *call) send(n int64, e *bazel.BuildEvent) (int64, error) {
 
 func (c *call) sendAny(invocation string, n int64, e *publish.BuildEvent) (int64, error) {
 	c.requests <- &publish.PublishBuildToolEventStreamRequest{OrderedBuildEvent: &publish.OrderedBuildEvent{
-		StreamId: &publish.StreamId{InvocationId: invocation, BuildId: "x"}, SequenceNumber: n, Event: e,
+		StreamId: &publish.StreamId{InvocationId: invocation, BuildId: c.build}, SequenceNumber: n, Event: e,
 	}}
 	select {
 	case ack := <-c.acks:
@@ -253,7 +255,7 @@ func TestWhatIsKeptOfAStream(t *testing.T) {
 		t.Errorf("an answer has %d bytes", n)
 	}
 	s.mu.Lock()
-	l := s.live[key{"", "b-1"}]
+	l := s.live[key{"", "b-1", ""}]
 	s.mu.Unlock()
 	if n := len(l.build.instance); n > 0 {
 		t.Errorf("an instance name of %d bytes is kept", n)
@@ -358,7 +360,7 @@ func TestBuildsOfOthers(t *testing.T) {
 	mine := open(t, s)
 	_, _ = mine.send(1, target("//mine", true))
 	s.mu.Lock()
-	s.live[key{"eve", "b-1"}] = newLive(s, key{"eve", "b-1"}, resumed(nil))
+	s.live[key{"eve", "b-1", "x"}] = newLive(s, key{"eve", "b-1", "x"}, resumed(nil))
 	s.mu.Unlock()
 	if ack, err := mine.send(2, target("//mine:2", true)); ack != 2 || err != nil {
 		t.Errorf("%d, %v", ack, err)
@@ -366,6 +368,35 @@ func TestBuildsOfOthers(t *testing.T) {
 	_ = mine.end(nil)
 	if b := kept(t, store)[0].GetBuild(); b.GetTargetsBuilt() != 2 {
 		t.Errorf("the build is %v", b)
+	}
+}
+
+// TestTwoBuildsOfOneName publishes two builds with one invocation id at once. Neither stream ends the
+// other, and the build that is written last has what its own stream said, and nothing else.
+func TestTwoBuildsOfOneName(t *testing.T) {
+	store := newStore(t, "")
+	s := New(store, nil)
+	one, two := open(t, s), open(t, s)
+	two.build = "y"
+	for n := range int64(5) {
+		if ack, err := one.send(n+1, target(fmt.Sprintf("//one:%d", n), true)); ack != n+1 || err != nil {
+			t.Fatalf("%d, %v", ack, err)
+		}
+	}
+	for n := range int64(3) {
+		if ack, err := two.send(n+1, target(fmt.Sprintf("//two:%d", n), n > 0)); ack != n+1 || err != nil {
+			t.Fatalf("%d, %v", ack, err)
+		}
+	}
+	if ack, err := one.send(6, finished); ack != 6 || err != nil {
+		t.Fatalf("the first stream: %d, %v", ack, err)
+	}
+	if err := errors.Join(one.end(nil), two.end(nil)); err != nil {
+		t.Error(err)
+	}
+	list := kept(t, store)
+	if b := list[0].GetBuild(); len(list) != 1 || b.GetLastEvent() != 3 || b.GetTargetsBuilt() != 2 || b.GetTargetsFailed() != 1 {
+		t.Errorf("%d builds, the last one: %v", len(list), b)
 	}
 }
 
@@ -402,7 +433,7 @@ func TestOwnBuildIsResumed(t *testing.T) {
 	add("mallory", "b-1", "al*", 5)
 	add("alice", "b-2", "", 6)
 	for k, want := range map[key]int64{
-		{"alice", "b-1"}: 1, {"al*", "b-1"}: 2, {"alice", "b-*"}: 3, {"mallory", "b-1"}: 5, {"alice", "b-2"}: 6, {"bob", "b-1"}: 0,
+		{"alice", "b-1", "x"}: 1, {"al*", "b-1", "x"}: 2, {"alice", "b-*", "x"}: 3, {"mallory", "b-1", "x"}: 5, {"alice", "b-2", "x"}: 6, {"bob", "b-1", "x"}: 0,
 	} {
 		r := s.find(t.Context(), k)
 		if got := r.GetBuild().GetLastEvent(); got != want || want > 0 && r.GetUser() != k.user {
