@@ -12,6 +12,7 @@ import (
 	"github.com/forerunner-build/forerunner/bounded"
 	"github.com/forerunner-build/forerunner/history"
 	historypb "github.com/forerunner-build/forerunner/proto/history"
+	"github.com/forerunner-build/forerunner/proto/runs"
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/sizeclass"
 )
@@ -111,7 +112,7 @@ func (d *draft) write(st *event.Status, note string) {
 	if st.Queue != nil {
 		w.number(sizeClassField, int64(st.Queue.SizeClass))
 	}
-	w.text(sizeReasonField, st.Size.Reason)
+	w.text(sizeReasonField, sizeReasonOf(st))
 	w.number(attemptsField, int64(st.Attempts))
 	w.number(outcomeField, int64(d.row.Outcome))
 	w.number(exitCodeField, int64(result.GetExitCode()))
@@ -126,6 +127,20 @@ func (d *draft) write(st *event.Status, note string) {
 	w.stream(stderrField, result.GetStderrRaw(), result.GetStderrDigest())
 	w.metadata(metadataField, result.GetExecutionMetadata())
 	w.outputs(result)
+}
+
+// sizeReasonOf returns the reason for the size class of the last run, which may be another one than
+// was chosen at first.
+func sizeReasonOf(st *event.Status) string {
+	if st.Size.Reason == "" {
+		return ""
+	}
+	for _, packed := range st.Response.GetResult().GetExecutionMetadata().GetAuxiliaryMetadata() {
+		if placed := (&runs.Placement{}); packed.MessageIs(placed) && packed.UnmarshalTo(placed) == nil && placed.GetReason() != "" {
+			return bounded.Text(placed.GetReason(), maxText)
+		}
+	}
+	return st.Size.Reason
 }
 
 // outcomeOf returns how an operation ended.

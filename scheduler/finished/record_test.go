@@ -16,6 +16,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/history"
 	historypb "github.com/forerunner-build/forerunner/proto/history"
+	"github.com/forerunner-build/forerunner/proto/runs"
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
@@ -244,5 +245,28 @@ func TestArguments(t *testing.T) {
 		if strings.Join(got.GetArguments(), "|") != test.want || got.GetArgumentsCut() != test.cut || got.GetOperation() != "before" {
 			t.Errorf("%s: %v", name, got)
 		}
+	}
+}
+
+// TestSizeReason: an action that failed on a small worker runs again on a large one, whose record says
+// why it ran there.
+func TestSizeReason(t *testing.T) {
+	packed, err := anypb.New(&runs.Placement{SizeClass: 4, Attempt: 2, Reason: "failed with exit code 9 on size class 1"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	st := &event.Status{
+		Operation: &request.Operation{Name: "operations/1", Size: request.Size{Class: 1, Reason: "drawn: acceptable"}},
+		Queue:     &event.QueueName{SizeClass: 4},
+		Response: &repb.ExecuteResponse{Result: &repb.ActionResult{ExecutionMetadata: &repb.ExecutedActionMetadata{
+			AuxiliaryMetadata: []*anypb.Any{packed},
+		}}},
+	}
+	if got := written(t, &draft{}, st).GetSizeReason(); got != "failed with exit code 9 on size class 1" {
+		t.Errorf("the reason is %q", got)
+	}
+	st.Response.Result.ExecutionMetadata.AuxiliaryMetadata = nil // as of other workers
+	if got := written(t, &draft{}, st).GetSizeReason(); got != "drawn: acceptable" {
+		t.Errorf("without a report the reason is %q", got)
 	}
 }
