@@ -119,7 +119,7 @@ func (r *runs) retry(w *worker, resp *repb.ExecuteResponse) bool {
 	}
 	runs := t.pastRuns()
 	runs.failed, runs.avoids, runs.until = p.key, true, timer.After(r.dispatch.startsAt(), elsewhere)
-	runs.failure = fmt.Sprintf("an earlier run on worker %s ended with %s: %s", w.Key, code, message)
+	runs.failure = fmt.Sprintf("an earlier run on worker %s ended with %s: %s", machineOf(w), code, message)
 	*r.retries = append(*r.retries, event.Retry{
 		Taken: event.Taken{Operation: t.spec, Worker: w.Key, Why: event.Failed}, Code: code, Message: message,
 	})
@@ -134,6 +134,12 @@ func (r *runs) again(t *task) {
 	t.returned = true
 	r.operations.changedAll(t)
 	r.dispatch.enqueue(t)
+}
+
+// machineOf names a worker in a message for people.
+func machineOf(w *worker) string {
+	machine, _ := names.Machine(w.Key)
+	return machine
 }
 
 func failureOf(e ending) string {
@@ -190,9 +196,9 @@ func (r *runs) lose(w *worker, why event.Why) {
 		return
 	}
 	if int(t.attempts-t.preempted) >= r.cfg.MaxAttempts {
-		why := "each time the worker was lost or dropped it, last " + w.Key
+		why := "each time the worker was lost or dropped it, last " + machineOf(w)
 		if t.failedOn() != "" {
-			why = fmt.Sprintf("worker %s was lost or dropped it; %s", w.Key, t.past.failure)
+			why = fmt.Sprintf("worker %s was lost or dropped it; %s", machineOf(w), t.past.failure)
 		}
 		r.finish(t, failure(codes.Internal, fmt.Sprintf(
 			"action %s was given up after %d attempts: %s", t.action, t.attempts-t.preempted, why)))
@@ -306,9 +312,8 @@ func (r *runs) overdue(t *task) {
 // forget drops the restored operations of a task: its worker has not come back with it. It reports
 // whether others are left, for which the task must run.
 func (r *runs) forget(t *task) bool {
-	machine, _ := names.Machine(t.worker().Key)
 	end := failure(codes.Unavailable, fmt.Sprintf(
-		"how it ended is not known: after a restart of the scheduler, worker %s did not come back with it", machine))
+		"how it ended is not known: after a restart of the scheduler, worker %s did not come back with it", machineOf(t.worker())))
 	for o := range t.operations.all() {
 		if !o.restored {
 			continue
