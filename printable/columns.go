@@ -2,33 +2,13 @@ package printable
 
 import (
 	"strings"
-	"unicode"
-)
 
-// wide has the characters that may take two columns of a terminal: the blocks in which Unicode has
-// wide and fullwidth ones (UAX #11), and those of emoji.
-var wide = &unicode.RangeTable{
-	R16: []unicode.Range16{
-		{0x1100, 0x115f, 1},
-		{0x231a, 0x23f3, 1},
-		{0x25fd, 0x25fe, 1},
-		{0x2600, 0x27bf, 1},
-		{0x2b1b, 0x2b55, 1},
-		{0x2e80, 0x303e, 1},
-		{0x3041, 0xa4cf, 1},
-		{0xa960, 0xa97c, 1},
-		{0xac00, 0xd7a3, 1},
-		{0xf900, 0xfaff, 1},
-		{0xfe10, 0xfe6f, 1},
-		{0xff01, 0xff60, 1},
-		{0xffe0, 0xffe6, 1},
-	},
-	R32: []unicode.Range32{{0x16fe0, 0x1b2ff, 1}, {0x1d300, 0x1d37f, 1}, {0x1f000, 0x1faff, 1}, {0x20000, 0x3fffd, 1}},
-}
+	"golang.org/x/text/width"
+)
 
 // columnsOf returns how many columns of a terminal a character takes at most.
 func columnsOf(r rune) int {
-	if r >= 0x1100 && unicode.Is(wide, r) {
+	if k := width.LookupRune(r).Kind(); k == width.EastAsianWide || k == width.EastAsianFullwidth {
 		return 2
 	}
 	return 1
