@@ -33,7 +33,7 @@ type Query struct {
 	Text string
 	// Outcomes are the selected outcomes; empty: any.
 	Outcomes []historypb.Outcome
-	// Retried selects operations that more than one worker got.
+	// Retried selects operations that ran more than once.
 	Retried bool
 	// Builds selects builds instead of operations. Of each build only the last record counts, and
 	// it must match.

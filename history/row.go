@@ -28,7 +28,7 @@ const (
 	fields
 )
 
-// The mark of a row is its outcome, plus these flags if more than one worker got the operation, or
+// The mark of a row is its outcome, plus these flags if the operation ran more than once, or
 // if the row is a build.
 const (
 	outcomeMask = 0x0f

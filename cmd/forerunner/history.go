@@ -21,7 +21,7 @@ import (
 // kindHelp has the meaning of the flag of each kind.
 var kindHelp = map[string]string{
 	web.BuildsKind: "builds with published events, instead of operations", "slowest": "the slowest first, 50 at most",
-	"failed": "only those that failed", "retried": "only those that more than one worker got",
+	"failed": "only those that failed", "retried": "only those that ran more than once",
 	"out-of-memory": "only those that ran out of memory", "cached": "only those whose result was in the action cache",
 }
 

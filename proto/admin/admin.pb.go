@@ -2953,7 +2953,7 @@ type ListRecordsRequest struct {
 	Text string `protobuf:"bytes,2,opt,name=text,proto3" json:"text,omitempty"`
 	// Only these outcomes; none: all.
 	Outcomes []history.Outcome `protobuf:"varint,3,rep,packed,name=outcomes,proto3,enum=forerunner.history.Outcome" json:"outcomes,omitempty"`
-	// Only operations that more than one worker got.
+	// Only operations that ran more than once.
 	Retried bool `protobuf:"varint,4,opt,name=retried,proto3" json:"retried,omitempty"`
 	// Only operations that ended since, and before, these times; unset: any.
 	Since  *timestamppb.Timestamp `protobuf:"bytes,5,opt,name=since,proto3" json:"since,omitempty"`

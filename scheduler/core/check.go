@@ -87,7 +87,7 @@ func (s *checker) checkTasks() string {
 			}
 		} else {
 			queued++
-			if int(t.attempts-t.preempted) >= s.cfg.MaxAttempts {
+			if t.counted() >= s.cfg.MaxAttempts {
 				return fmt.Sprintf("task %s is queued after %d attempts", t.action, t.attempts)
 			}
 		}

@@ -177,8 +177,8 @@ func (d *dumper) task(t *task) {
 		names = append(names, o.spec.Name)
 	}
 	d.line("task %s %s for %v, returned %t, outgrown %t, impatient %t, hedged %t, late %t, "+
-		"queued %s, attempts %d, preempted %d, resends %d%s",
+		"queued %s, attempts %d, preempted %d, small %d, resends %d%s",
 		t.action, where, names, t.returned, t.course.largest(), t.impatient,
 		t.course == hedged || t.course == racing, t.course.late(), d.ago(t.queued), t.attempts,
-		t.preempted, resends, d.timer(t.timer))
+		t.preempted, t.small, resends, d.timer(t.timer))
 }

@@ -91,7 +91,7 @@ func (r *runs) conclude(w *worker, e ending) {
 		t.course = outgrown
 	}
 	t.explain(fmt.Sprintf("%s on size class %d", failureOf(e), w.queue.class))
-	t.attempts-- // it is not the worker that was lost
+	t.small++
 	r.again(t)
 }
 
@@ -104,7 +104,7 @@ const elsewhere = 10 * time.Second
 // State has settled, or if another one could not run it either: the error is for the client.
 func (r *runs) retry(w *worker, resp *repb.ExecuteResponse) bool {
 	t, p := w.task, w.program
-	if t.race() != nil || int(t.attempts-t.preempted) >= r.cfg.MaxAttempts || t.failedOn() != "" && t.failedOn() != p.key {
+	if t.race() != nil || t.counted() >= r.cfg.MaxAttempts || t.failedOn() != "" && t.failedOn() != p.key {
 		return false
 	}
 	code, message := codes.Code(resp.GetStatus().GetCode()), resp.GetStatus().GetMessage()
@@ -195,13 +195,13 @@ func (r *runs) lose(w *worker, why event.Why) {
 	if w.duty == away && !r.forget(t) {
 		return
 	}
-	if int(t.attempts-t.preempted) >= r.cfg.MaxAttempts {
+	if t.counted() >= r.cfg.MaxAttempts {
 		why := "each time the worker was lost or dropped it, last " + machineOf(w)
 		if t.failedOn() != "" {
 			why = fmt.Sprintf("worker %s was lost or dropped it; %s", machineOf(w), t.past.failure)
 		}
 		r.finish(t, failure(codes.Internal, fmt.Sprintf(
-			"action %s was given up after %d attempts: %s", t.action, t.attempts-t.preempted, why)))
+			"action %s was given up after %d attempts: %s", t.action, t.counted(), why)))
 		return
 	}
 	r.tally.Returned++

@@ -39,8 +39,9 @@ type task struct {
 	// operations share the task; only an orphan has none. alone is the one that most tasks have.
 	operations sharers
 	alone      operation
-	// attempts counts the runs that began, preempted those that were stopped for others.
-	attempts, preempted int32
+	// attempts counts the runs that began, preempted those that were stopped for others, and small
+	// those on a size class that was too small.
+	attempts, preempted, small int32
 	// wanting counts its wanted operations.
 	wanting int32
 	// number counts the tasks, and begins again after the last one there is room for.
@@ -120,6 +121,9 @@ type past struct {
 	avoids bool
 	until  time.Duration
 }
+
+// counted is how many of the runs count for Config.MaxAttempts.
+func (t *task) counted() int { return int(t.attempts - t.preempted - t.small) }
 
 // pastRuns returns past, made if need be.
 func (t *task) pastRuns() *past {

@@ -17,6 +17,7 @@ import (
 	"github.com/forerunner-build/forerunner/proto/actionstats"
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
+	"github.com/forerunner-build/forerunner/scheduler/operation"
 )
 
 // compiled is the i-th compilation, with its Command.
@@ -73,7 +74,7 @@ func BenchmarkRecords(b *testing.B) {
 	began := cpuTime(b)
 	for i := 0; b.Loop(); i++ {
 		at := i % batch
-		ops[at].Operation.Sent.Store(nil) // as of another operation
+		operation.AddExtras(ops[at].Operation).Sent = &operation.Sent{} // as of another operation
 		r.Sent(ops[at].Operation, commands[at])
 		r.Add(ops[at], "")
 		if i%maxBatch == maxBatch-1 {

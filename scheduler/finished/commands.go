@@ -3,7 +3,7 @@ package finished
 import (
 	"sync/atomic"
 
-	"github.com/forerunner-build/forerunner/scheduler/core/request"
+	"github.com/forerunner-build/forerunner/scheduler/operation"
 )
 
 const (
@@ -13,16 +13,13 @@ const (
 	commandBytes               = 64
 )
 
-// A commands keeps the Commands that were sent to workers, in their operations, until these have
-// their records: they need not be read once more. Each has passed the checks of its own operation.
-// What there was no room for is read from the storage.
+// A commands limits the memory of the Commands that were sent to workers, and are kept until their
+// operations have their records: they need not be read once more. Each has passed the checks of its
+// own operation. What there was no room for is read from the storage.
 type commands struct {
 	most  int64
 	bytes atomic.Int64 // of those kept
 }
-
-// ended is the Command of operations that have their records, and keep no other any more.
-var ended = &[]byte{}
 
 func newCommands(memory int64) *commands {
 	most := int64(mostCommands)
@@ -32,40 +29,31 @@ func newCommands(memory int64) *commands {
 	return &commands{most: most}
 }
 
-// add keeps the Command of an operation, instead of an earlier one.
-func (c *commands) add(op *request.Operation, command []byte) {
-	n := int64(len(command)) + commandBytes
+// keep keeps a Command if there is room, instead of an earlier one of the operation.
+func (c *commands) keep(in *operation.Sent, command []byte) {
+	n := sizeOf(command)
 	if c.bytes.Add(n) > c.most {
 		c.bytes.Add(-n)
 		return
 	}
-	for {
-		before := op.Sent.Load()
-		if before == ended {
-			c.bytes.Add(-n)
-			return
-		}
-		if op.Sent.CompareAndSwap(before, &command) {
-			c.free(before)
-			return
-		}
+	before, isKept := in.Keep(command)
+	if !isKept {
+		before = command
 	}
+	c.bytes.Add(-sizeOf(before))
 }
 
-// take returns the Command of an operation that has ended; false: it was not kept. There is none
-// any more.
-func (c *commands) take(op *request.Operation) ([]byte, bool) {
-	command := op.Sent.Swap(ended)
-	c.free(command)
-	if command == nil || command == ended {
-		return nil, false
-	}
-	return *command, true
+// end returns the Command of an operation that has ended; nil: it was not kept.
+func (c *commands) end(in *operation.Sent) []byte {
+	command := in.End()
+	c.bytes.Add(-sizeOf(command))
+	return command
 }
 
-// free gives back the memory of a Command that is kept no longer.
-func (c *commands) free(command *[]byte) {
-	if command != nil && command != ended {
-		c.bytes.Add(-int64(len(*command)) - commandBytes)
+// sizeOf returns the memory of a kept Command, 0 if it is nil.
+func sizeOf(command []byte) int64 {
+	if command == nil {
+		return 0
 	}
+	return int64(len(command)) + commandBytes
 }

@@ -4,7 +4,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/forerunner-build/forerunner/scheduler/core/request"
+	"github.com/forerunner-build/forerunner/scheduler/operation"
 )
 
 // TestSentCommandsAreBounded sends more commands than there is room for, and the same operation
@@ -12,24 +12,24 @@ import (
 func TestSentCommandsAreBounded(t *testing.T) {
 	const memory, size = 1 << 20, 1000
 	c := newCommands(memory)
-	var ops []*request.Operation
+	var ops []*operation.Sent
 	for range 100 {
-		op := &request.Operation{}
+		op := &operation.Sent{}
 		ops = append(ops, op)
-		c.add(op, make([]byte, size))
+		c.keep(op, make([]byte, size))
 		if c.bytes.Load() > memory/commandParts {
 			t.Fatalf("%d bytes are kept of %d", c.bytes.Load(), memory/commandParts)
 		}
 	}
-	if _, ok := c.take(ops[len(ops)-1]); ok {
+	if c.end(ops[len(ops)-1]) != nil {
 		t.Error("a command without room is kept")
 	}
-	c.add(ops[0], []byte("again"))
-	if b, ok := c.take(ops[0]); !ok || string(b) != "again" {
-		t.Errorf("took %q, %t", b, ok)
+	c.keep(ops[0], []byte("again"))
+	if b := c.end(ops[0]); string(b) != "again" {
+		t.Errorf("took %q", b)
 	}
 	for _, op := range ops {
-		c.take(op)
+		c.end(op)
 	}
 	if n := c.bytes.Load(); n != 0 {
 		t.Errorf("%d bytes are left of nothing", n)
@@ -40,14 +40,14 @@ func TestSentCommandsAreBounded(t *testing.T) {
 func TestSentAfterTheEnd(t *testing.T) {
 	c := newCommands(0)
 	for range 1000 {
-		op := &request.Operation{}
+		op := &operation.Sent{}
 		var all sync.WaitGroup
 		for range 2 {
-			all.Go(func() { c.add(op, make([]byte, 100)) })
+			all.Go(func() { c.keep(op, make([]byte, 100)) })
 		}
-		all.Go(func() { c.take(op) })
+		all.Go(func() { c.end(op) })
 		all.Wait()
-		if _, ok := c.take(op); ok {
+		if c.end(op) != nil {
 			t.Fatal("an operation that has ended keeps a command")
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"github.com/forerunner-build/forerunner/history"
 	historypb "github.com/forerunner-build/forerunner/proto/history"
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
+	"github.com/forerunner-build/forerunner/scheduler/operation"
 )
 
 // maxCommandBytes limits the size of a command.
@@ -35,7 +36,7 @@ func (d *draft) command(st *event.Status, sent *commands) (missing digest.Digest
 	if st.Action == nil {
 		return digest.Digest{}
 	}
-	if command, ok := sent.take(st.Operation); ok {
+	if command := sent.end(operation.ExtrasOf(st.Operation).Sent); command != nil {
 		d.wire.digest(commandField, st.Action.GetCommandDigest())
 		d.arguments(command)
 		return digest.Digest{}

@@ -26,6 +26,7 @@ import (
 	historypb "github.com/forerunner-build/forerunner/proto/history"
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
+	"github.com/forerunner-build/forerunner/scheduler/operation"
 )
 
 type blobs map[digest.Digest][]byte
@@ -44,6 +45,7 @@ func done(name string, resp *repb.ExecuteResponse) *event.Status {
 		Operation: &request.Operation{
 			Name: "operations/" + name, Instance: "main", User: "alice", Digest: digest.Of(digest.SHA256, []byte(name)), Action: &repb.Action{},
 			Request: request.Metadata{Target: "//a:" + name, Mnemonic: "Genrule", ToolInvocation: "build 1"},
+			Owner:   &operation.Extras{Sent: &operation.Sent{}},
 		},
 		Stage: repb.ExecutionStage_COMPLETED, Queued: now.Add(-2 * time.Second), Started: now.Add(-time.Second), Ended: now,
 		Worker: `{"host":"w"}`, Attempts: 2, Queue: &event.QueueName{SizeClass: 4}, Response: resp,

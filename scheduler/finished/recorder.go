@@ -12,6 +12,7 @@ import (
 	"github.com/forerunner-build/forerunner/intake"
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
+	"github.com/forerunner-build/forerunner/scheduler/operation"
 )
 
 const (
@@ -68,8 +69,8 @@ func New(o Options) *Recorder {
 // Sent tells it the encoded Command of an operation, which a worker gets with its action. It must
 // not change any more.
 func (r *Recorder) Sent(op *request.Operation, command []byte) {
-	if r != nil && len(command) <= maxCommandBytes {
-		r.sent.add(op, command)
+	if r != nil && len(command) > 0 && len(command) <= maxCommandBytes {
+		r.sent.keep(operation.ExtrasOf(op).Sent, command)
 	}
 }
 

@@ -20,6 +20,8 @@ type Extras struct {
 	Span trace.Span
 	// Note is for the client, with the result; Tool is the path of the action's program, if known.
 	Note, Tool string
+	// Sent keeps the Command that a worker got; nil: none is kept.
+	Sent *Sent
 	// Reused is the action whose result the scheduler gave this one; empty: none.
 	Reused string
 }

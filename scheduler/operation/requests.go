@@ -98,7 +98,7 @@ func (s *Requests) New(ctx context.Context, req *repb.ExecuteRequest) (*request.
 	}
 	op := &request.Operation{
 		Name: name, Instance: req.GetInstanceName(), Digest: d, Client: connection.Host(ctx),
-		Priority: req.GetExecutionPolicy().GetPriority(),
+		Priority: req.GetExecutionPolicy().GetPriority(), Owner: &Extras{Sent: &Sent{}},
 	}
 	if who := auth.FromContext(ctx); who != nil {
 		op.User, op.Claims = who.User, s.claimsOf(who)

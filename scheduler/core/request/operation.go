@@ -1,7 +1,6 @@
 package request
 
 import (
-	"sync/atomic"
 	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
@@ -44,9 +43,6 @@ type Operation struct {
 	Auxiliary []*anypb.Any
 	Trace     map[string]string
 	Owner     any
-	// Sent is the encoded Command that a worker got, until the operation has its record (package
-	// finished).
-	Sent atomic.Pointer[[]byte]
 }
 
 // Metadata is a client's RequestMetadata (REv2), as far as it is used.
