@@ -28,6 +28,10 @@ type Verifier = link.Verifier
 // any time. With it, subtrees that several roots have in common are shown without this process.
 type BlobFolder = image.Blobs
 
+// LocalSource is a Source that tells at once whether it has a blob: opens of local files then start
+// no goroutine, and do not count as waiting.
+type LocalSource = fuse.LocalSource
+
 // ArrivingSource is a Source that can return a file before all of it has arrived.
 type ArrivingSource = fuse.ArrivingSource
 

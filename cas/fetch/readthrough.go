@@ -91,6 +91,12 @@ func (t *ReadThrough) OpenBlob(ctx context.Context, d digest.Digest) (*os.File, 
 	return file, err
 }
 
+// OpenLocal is OpenBlob if d is in the store. It waits only for the disk; ok is false for every error.
+func (t *ReadThrough) OpenLocal(ctx context.Context, d digest.Digest) (file *os.File, ok bool) {
+	file, err := t.store.OpenBlob(ctx, d)
+	return file, err == nil
+}
+
 // OpenWhole does the same as OpenBlob, and also returns where the blob was, even with an error.
 func (t *ReadThrough) OpenWhole(ctx context.Context, d digest.Digest) (*os.File, cas.Presence, error) {
 	if file, err := t.store.OpenBlob(ctx, d); !errors.Is(err, cas.ErrNotFound) {

@@ -34,9 +34,14 @@ func (o opened) close() {
 func (l *Layer) open(a access, n *Node) (*blob, fuse.Status) {
 	b := l.blobs.use(n.Digest, n.id)
 	if b == nil {
-		o, err, ok := await(a, func(ctx context.Context) (opened, error) {
-			return l.openBlob(ctx, n.Digest)
-		}, opened.close)
+		l.hooks.Blob(n.Digest)
+		o, ok := l.openLocal(n.Digest)
+		var err error
+		if !ok {
+			o, err, ok = await(a, func(ctx context.Context) (opened, error) {
+				return l.openBlob(ctx, n.Digest)
+			}, opened.close)
+		}
 		if !ok {
 			return nil, fuse.EIO // the caller has ended
 		}
@@ -65,10 +70,21 @@ func (l *Layer) add(n *Node, o opened) *blob {
 	return b
 }
 
-// openBlob opens the blob and checks its size, because the kernel knows the expected size and a
-// passthrough read would not respect it.
+// openLocal is openBlob for a blob that is on the local disk. False: it may have to be fetched, or
+// openBlob returns the error.
+func (l *Layer) openLocal(d digest.Digest) (o opened, ok bool) {
+	source, ok := l.source.(LocalSource)
+	if !ok {
+		return o, false
+	}
+	if o.file, ok = source.OpenLocal(l.ctx, d); !ok {
+		return o, false
+	}
+	return o, o.check(d) == nil
+}
+
+// openBlob opens the blob. Its hook was called before.
 func (l *Layer) openBlob(ctx context.Context, d digest.Digest) (o opened, err error) {
-	l.hooks.Blob(d)
 	if source, ok := l.source.(ArrivingSource); ok {
 		o.file, o.data, err = source.OpenArriving(ctx, d)
 	} else {
@@ -77,15 +93,20 @@ func (l *Layer) openBlob(ctx context.Context, d digest.Digest) (o opened, err er
 	if err != nil || o.data != nil {
 		return o, err
 	}
+	return o, o.check(d)
+}
+
+// check closes a file that does not have the size of d: the kernel knows the expected size, and a
+// passthrough read would not respect it.
+func (o opened) check(d digest.Digest) error {
 	st, err := o.file.Stat()
 	if err == nil && st.Size() != d.SizeBytes() {
 		err = fmt.Errorf("blob %s has %d bytes", d, st.Size())
 	}
 	if err != nil {
 		o.close()
-		return opened{}, err
 	}
-	return o, nil
+	return err
 }
 
 // forCopyUp reports whether overlayfs opens a file to copy it up. Mostly it needs only the
@@ -103,9 +124,13 @@ func (l *Layer) readOnce(a access, id uint64, buf []byte, off int64) (fuse.ReadR
 		return nil, fuse.ENOENT
 	}
 	l.hooks.Blob(n.Digest)
-	o, err, ok := await(a, func(ctx context.Context) (*os.File, error) {
-		return l.source.OpenBlob(ctx, n.Digest)
-	}, func(f *os.File) { _ = f.Close() })
+	o, ok := l.openLocal(n.Digest)
+	var err error
+	if !ok {
+		o.file, err, ok = await(a, func(ctx context.Context) (*os.File, error) {
+			return l.source.OpenBlob(ctx, n.Digest)
+		}, func(f *os.File) { _ = f.Close() })
+	}
 	if !ok {
 		return nil, fuse.EIO // the caller has ended
 	}
@@ -113,12 +138,12 @@ func (l *Layer) readOnce(a access, id uint64, buf []byte, off int64) (fuse.ReadR
 		l.fail(n, err)
 		return nil, fuse.EIO
 	}
-	defer func() { _ = o.Close() }()
+	defer o.close()
 	if n.area == treeArea {
 		l.look(n, tree.LookInside)
 		l.hooks.Read(n)
 	}
-	size, err := o.ReadAt(buf, off)
+	size, err := o.file.ReadAt(buf, off)
 	if err != nil && !errors.Is(err, io.EOF) {
 		l.fail(n, err)
 		return nil, fuse.EIO

@@ -17,6 +17,13 @@ type Source interface {
 	OpenBlob(ctx context.Context, d digest.Digest) (*os.File, error)
 }
 
+// LocalSource is a Source that tells at once whether it has a blob.
+type LocalSource interface {
+	// OpenLocal is OpenBlob if the blob is on the local disk, for which alone it waits. ok is false
+	// for every error.
+	OpenLocal(ctx context.Context, d digest.Digest) (file *os.File, ok bool)
+}
+
 // ArrivingSource is a Source that can return a file before all of it has arrived.
 type ArrivingSource interface {
 	// OpenArriving returns a file as OpenBlob does, or one that is arriving; vfs closes either. It

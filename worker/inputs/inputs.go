@@ -26,12 +26,22 @@ type Source struct {
 
 var (
 	_ vfs.Source         = Source{}
+	_ vfs.LocalSource    = Source{}
 	_ vfs.ArrivingSource = Source{}
 	_ vfs.Verifier       = Source{}
 )
 
 // Verify implements vfs.Verifier.
 func (s Source) Verify(ctx context.Context, d digest.Digest) error { return s.Verifier.Verify(ctx, d) }
+
+// OpenLocal implements vfs.LocalSource.
+func (s Source) OpenLocal(ctx context.Context, d digest.Digest) (*os.File, bool) {
+	file, ok := s.ReadThrough.OpenLocal(ctx, d)
+	if ok {
+		s.Opened(d, cas.Local)
+	}
+	return file, ok
+}
 
 // OpenArriving implements vfs.ArrivingSource.
 func (s Source) OpenArriving(ctx context.Context, d digest.Digest) (*os.File, vfs.Arrival, error) {
