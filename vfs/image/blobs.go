@@ -2,12 +2,14 @@ package image
 
 import (
 	"slices"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
+	"github.com/forerunner-build/forerunner/paths"
 	"github.com/forerunner-build/forerunner/vfs/erofs"
 )
 
@@ -22,6 +24,13 @@ type Blobs struct {
 	// Used, if not nil, is called soon after an action has opened the file of a blob, at the latest
 	// when its root is closed. It must not block.
 	Used func(digest.Digest)
+}
+
+// among reports whether an input at that path could be taken for a blob of d's tree: overlayfs looks
+// for the data of an image's files in the layers below that image, too, and only then in Dir.
+func (b *Blobs) among(path string, d digest.Digest) bool {
+	top, _, _ := strings.Cut(b.Path(d), "/")
+	return paths.Below(path, top)
 }
 
 // show returns an entry as an image shows it.

@@ -36,7 +36,8 @@ func TestLearnReadsSmallDirectoriesOnce(t *testing.T) {
 		return src.Tree(t, paths...)
 	}
 	c := &Cache{
-		seed: maphash.MakeSeed(), seen: map[uint64]struct{}{}, small: map[digest.Digest]int{},
+		blobs: Blobs{Path: vfstest.BlobFile},
+		seed:  maphash.MakeSeed(), seen: map[uint64]struct{}{}, small: map[digest.Digest]int{},
 		unfit: bounded.NewShared[digest.Digest, struct{}](maxUnfit),
 	}
 	learn := func(root digest.Digest) int {
