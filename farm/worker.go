@@ -91,8 +91,10 @@ type Worker struct {
 	// ExecFilesystem is vfs.Auto if it is empty.
 	ExecFilesystem vfs.Method `tuning:"exec_filesystem" group:"Inputs" oneof:"auto fuse hardlink" default:"auto" doc:"How commands get inputs: fuse, on demand; hardlink, all before the start; auto, fuse if this machine supports it"`
 	// ReadyRoots is negative for the number of actions that the worker has at a time.
-	ReadyRoots  int    `tuning:"ready_roots" unit:"NUMBER" default:"-1" otherwise:"as many as actions at a time" doc:"Number of input roots that the worker mounts before the next actions need them, with FUSE and a sandbox; 0: each action waits for its mounts"`
-	UpperMemory string `tuning:"upper_memory" unit:"SIZE" otherwise:"none; outputs on the disk need no copy" doc:"Memory for the files that an action writes, charged to its slot, instead of the disk"`
+	ReadyRoots int `tuning:"ready_roots" unit:"NUMBER" default:"-1" otherwise:"as many as actions at a time" doc:"Number of input roots that the worker mounts before the next actions need them, with FUSE and a sandbox; 0: each action waits for its mounts"`
+	// GatheredImages is false for comparisons.
+	GatheredImages bool   `tuning:"gathered_images" unit:"true|false" default:"true" doc:"Shows small folders that several input roots have by one metadata image, if they have 256 entries together"`
+	UpperMemory    string `tuning:"upper_memory" unit:"SIZE" otherwise:"none; outputs on the disk need no copy" doc:"Memory for the files that an action writes, charged to its slot, instead of the disk"`
 	// MemoryCache limits the memory for directories, and is four times the limit for profiles.
 	MemoryCache string `tuning:"memory_cache" unit:"SIZE" otherwise:"256M, or an eighth of memory_limit" doc:"Memory for recently used directories of input roots; profiles have a quarter as much"`
 	// Reuse is ReuseOff if it is empty.
@@ -253,6 +255,7 @@ func (s *Started) openRoots(registry prometheus.Registerer) (*vfs.FS, *disk.Stor
 		MountDir: w.below(w.Mount, "mount"), UpperDir: upperDir, Logger: w.Logger, Metrics: registry,
 		Method: w.ExecFilesystem, UpperMemory: s.checked.upperMemory, Owner: s.isolation.users.Owner(), VerifyEvery: time.Duration(w.Disk.VerifyEvery),
 		Namespaces: s.isolation.namespaces, KnownBytes: memory / 4, Roots: w.positions(), Ready: s.readyRoots(),
+		DisableGathered: !w.GatheredImages,
 		Damaged: func(d digest.Digest, file string) {
 			if store != nil {
 				store.CopyDamaged(d, file)

@@ -216,10 +216,10 @@ func advice(err error) string {
 }
 
 // openImages tries images out, and goes without them if they do not work here.
-func (f *FS) openImages(blobs BlobFolder) {
+func (f *FS) openImages(blobs BlobFolder, noGathered bool) {
 	var err error
 	f.images, err = image.Open(image.Options{
-		Memory: f.memory, HiddenBytes: f.hiddenBytes,
+		Memory: f.memory, HiddenBytes: f.hiddenBytes, DisableGathered: noGathered,
 		Blobs: blobs, PointDir: f.points.dir, Owner: f.owner, Namespaces: f.namespaces, Log: f.log,
 	})
 	if err == nil {

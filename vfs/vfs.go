@@ -77,6 +77,8 @@ type Options struct {
 	// roots have in common are shown by metadata images, at the speed of a local disk, if the
 	// kernel supports that.
 	Blobs *BlobFolder
+	// DisableGathered has metadata images show large subtrees alone, and not small ones together.
+	DisableGathered bool
 	// DisablePassthrough serves reads through the page cache of the FUSE mount even if the kernel
 	// could read the blobs itself.
 	DisablePassthrough bool
@@ -218,7 +220,7 @@ func (f *FS) prepare(o Options) error {
 		f.openLinkViews()
 	}
 	if o.Blobs != nil && f.means.method() == FUSE {
-		f.openImages(*o.Blobs)
+		f.openImages(*o.Blobs, o.DisableGathered)
 	}
 	if o.Ready > 0 && f.means.method() == FUSE {
 		f.ready = &readyRoots{fs: f, most: o.Ready}

@@ -19,7 +19,6 @@ import (
 	"github.com/forerunner-build/forerunner/bounded"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
-	"github.com/forerunner-build/forerunner/paths"
 	"github.com/forerunner-build/forerunner/vfs/budget"
 	"github.com/forerunner-build/forerunner/vfs/erofs"
 	"github.com/forerunner-build/forerunner/vfs/folder"
@@ -68,6 +67,7 @@ type Cache struct {
 	memory     *budget.Budget
 	mostHidden int64       // bytes that covers of images may take
 	cannotGrow atomic.Bool // the kernel has refused to mount one
+	noGathers  bool        // Options.DisableGathered
 	// unfit are trees that had no room in a grown image when a command listed all of them: the next
 	// root of such a tree has no grown image.
 	unfit *bounded.Shared[digest.Digest, struct{}]
@@ -80,17 +80,19 @@ type Cache struct {
 	done   chan struct{}
 
 	// Of the goroutine.
-	seed  maphash.Seed
-	seen  map[uint64]struct{}   // of path and digest
-	small map[digest.Digest]int // entries in and below directories that have few, all of them once local
-	count uint64                // of images that were made
+	seed    maphash.Seed
+	seen    map[uint64]struct{}   // of path and digest
+	small   map[digest.Digest]int // entries in and below directories that have few, all of them once local
+	gathers map[string]*gather    // by path
+	count   uint64                // of images that were made
 
-	mu     sync.Mutex
-	byPath map[string]map[digest.Digest]*image
-	all    int
-	bytes  int64
-	hidden int64 // of all images that are not closed, retired ones included
-	clock  uint64
+	mu         sync.Mutex
+	byPath     map[string]map[digest.Digest]*image
+	gatherings map[string]int // gathered images in byPath, by their path
+	all        int
+	bytes      int64
+	hidden     int64 // of all images that are not closed, retired ones included
+	clock      uint64
 }
 
 // Options define the data of images, and their owners.
@@ -102,6 +104,9 @@ type Options struct {
 	Memory *budget.Budget
 	// HiddenBytes limits the total memory for entries that images do not show. 0 is 128 MiB.
 	HiddenBytes int64
+	// DisableGathered leaves small subtrees to the FUSE layer, however many roots have them in
+	// common.
+	DisableGathered bool
 	// Namespaces are user namespaces that map Owner, which is user and group 0, to these owners.
 	Namespaces map[folder.Owner]*os.File
 	Log        *zap.Logger
@@ -123,7 +128,10 @@ func Open(o Options) (*Cache, error) {
 		seed:       maphash.MakeSeed(),
 		seen:       map[uint64]struct{}{},
 		small:      map[digest.Digest]int{},
+		gathers:    map[string]*gather{},
+		noGathers:  o.DisableGathered,
 		byPath:     map[string]map[digest.Digest]*image{},
+		gatherings: map[string]int{},
 		limits:     growLimits{ahead: maxAhead, all: maxGrown},
 		memory:     o.Memory,
 		mostHidden: cmp.Or(o.HiddenBytes, defaultHidden),
@@ -199,14 +207,18 @@ func (c *Cache) choose(d digest.Digest, source Source) []*graft {
 	slices.Sort(sorted)
 	var found []*graft
 	for _, p := range sorted {
-		if slices.ContainsFunc(found, func(g *graft) bool { return paths.Below(p, g.image.path) }) {
+		if slices.ContainsFunc(found, func(g *graft) bool { return g.image.shows(p) }) {
 			continue
 		}
 		entries, at, ok := descend(d, p, source)
 		if !ok {
 			continue
 		}
-		if img := c.use(p, at); img != nil {
+		img := c.use(p, at)
+		if img == nil {
+			img = c.useGathered(p, at, source)
+		}
+		if img != nil {
 			found = append(found, &graft{image: img, entries: entries, seen: map[uint64]struct{}{}})
 		}
 	}
@@ -284,7 +296,7 @@ func (c *Cache) lacks(img *image) {
 // Make makes an image of the directory d at path, which roots can choose from then on. It must not
 // be called while roots are closed.
 func (c *Cache) Make(path string, d digest.Digest, source Source) error {
-	return c.make(site{path, d}, source)
+	return c.make(site{path: path, digest: d}, source)
 }
 
 // Len returns the number of images that roots can show.
@@ -300,19 +312,21 @@ func (c *Cache) Serves(thread uint32) bool { return c.watcher.is(thread) }
 
 // make makes an image and lets roots choose it from now on.
 func (c *Cache) make(p site, source Source) error {
-	dir, ok := source.LocalDirectory(p.digest)
-	if !ok {
-		return nil
+	var dir *tree.Directory
+	if p.members == nil {
+		var ok bool
+		if dir, ok = source.LocalDirectory(p.digest); !ok {
+			return nil
+		}
 	}
 	c.count++
-	img, err := c.newImage(p.path, dir, source.LocalDirectory)
+	img, err := c.newImage(p, dir, source.LocalDirectory)
 	if errors.Is(err, erofs.ErrTooLarge) {
 		c.unfit.Put(p.digest, struct{}{})
 	}
 	if err != nil {
 		return err
 	}
-	img.digest = p.digest
 	gone, err := c.add(img)
 	if err != nil {
 		gone = append(gone, img)
@@ -349,6 +363,12 @@ func (c *Cache) add(img *image) (gone []*image, err error) {
 	c.byPath[img.path][img.digest] = img
 	c.clock++
 	img.lastUse = c.clock
+	if img.members != nil {
+		c.gatherings[img.path]++
+		if old := c.crowdedLocked(img.path); old != nil {
+			gone = c.retireLocked(old, gone)
+		}
+	}
 	c.all++
 	c.bytes += img.bytes
 	c.hidden += img.hidden
@@ -377,6 +397,11 @@ func (c *Cache) retireLocked(img *image, gone []*image) []*image {
 	delete(c.byPath[img.path], img.digest)
 	if len(c.byPath[img.path]) == 0 {
 		delete(c.byPath, img.path)
+	}
+	if img.members != nil {
+		if c.gatherings[img.path]--; c.gatherings[img.path] == 0 {
+			delete(c.gatherings, img.path)
+		}
 	}
 	c.all--
 	c.bytes -= img.bytes

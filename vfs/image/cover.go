@@ -52,16 +52,15 @@ func cloneEntry(e tree.Entry) tree.Entry {
 	return e
 }
 
-// graft notes in c, the cover of a root, that an image shows the directory at
-// its path; entries are those of the directories on the way, that one included.
-// No image may lie within another one.
-func (c *Cover) graft(img *image, entries []tree.Entry) {
+// graft notes in c, the cover of a root, that an image shows a directory, whole is its cover; entries
+// are those of the directories on the way, that one included. No image may lie within another one.
+func (c *Cover) graft(whole *Cover, entries []tree.Entry) {
 	for i, e := range entries {
 		at, ok := slices.BinarySearchFunc(c.below, e.Name, compareName)
 		if !ok {
 			rest := &Cover{}
 			if i == len(entries)-1 {
-				rest = img.cover
+				rest = whole
 			}
 			c.below = slices.Insert(c.below, at, Covered{e, rest})
 		}

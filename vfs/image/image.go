@@ -46,17 +46,21 @@ type image struct {
 	id     imageID
 	path   string // from the root, "" for the root itself
 	digest digest.Digest
-	cover  *Cover
-	hidden int64 // bytes of memory that cover takes
-	dirs   int   // that it shows
-	bytes  int64
-	point  string   // mount point
-	file   *os.File // without a name: it is freed with its last user; nil if the image is grown
-	grown  *grown   // nil: all of it was written at once
-	nodes  nodes
-	sum    [sha256.Size]byte // of the file's bytes
-	said   vouch.Verdict     // whether they are still those
-	mark   atomic.Pointer[imageMark]
+	// members, if not nil, are the subdirectories of the directory at path that a gathered image
+	// shows, in order of names; covers has the cover of each. Digest is then keyOf them.
+	members []tree.Entry
+	covers  []*Cover
+	cover   *Cover
+	hidden  int64 // bytes of memory that cover takes
+	dirs    int   // that it shows
+	bytes   int64
+	point   string   // mount point
+	file    *os.File // without a name: it is freed with its last user; nil if the image is grown
+	grown   *grown   // nil: all of it was written at once
+	nodes   nodes
+	sum     [sha256.Size]byte // of the file's bytes
+	said    vouch.Verdict     // whether they are still those
+	mark    atomic.Pointer[imageMark]
 
 	shown sync.Mutex              // guards as
 	as    map[folder.Owner]string // mount points for other owners than Cache.owner
@@ -134,17 +138,42 @@ func namesNothing(e tree.Entry) bool {
 	return e.Kind == tree.File && e.Digest.SizeBytes() == 0 && !e.Digest.IsEmptyBlob()
 }
 
-// newImage makes an image of the local part of the subtree d at path, and mounts it.
-func (c *Cache) newImage(path string, d *tree.Directory, atHand atHand) (img *image, err error) {
-	img = &image{path: path}
+// gatherIn describes members for the image.
+func (s *subtree) gatherIn(members []tree.Entry) (list []erofs.Entry) {
+	for _, e := range members {
+		child, ok := s.lookup(e.Digest)
+		if !ok || child.Len() > s.left {
+			continue
+		}
+		out := s.blobs.show(e)
+		var rest *Cover
+		out.Entries, rest = s.directory(child, 1)
+		list = append(list, out)
+		s.image.members, s.image.covers = append(s.image.members, e), append(s.image.covers, rest)
+	}
+	return list
+}
+
+// newImage makes an image of the local part of the subtree at p, which is d, or of the members
+// there, and mounts it.
+func (c *Cache) newImage(p site, d *tree.Directory, atHand atHand) (img *image, err error) {
+	path := p.path
+	img = &image{path: path, digest: p.digest}
 	s := &subtree{
 		blobs: &c.blobs, lookup: atHand, left: maxImageEntries,
 		most: min(maxHidden, c.mostHidden), image: img,
 	}
 	top := erofs.Entry{Mode: unix.S_IFDIR | 0o755}
-	top.Entries, img.cover = s.directory(d, 0)
+	if p.members == nil {
+		top.Entries, img.cover = s.directory(d, 0)
+	} else {
+		top.Entries = s.gatherIn(p.members)
+	}
 	if s.hidden > s.most {
 		return nil, fmt.Errorf("%w: it lacks more than %d KiB of entries", erofs.ErrTooLarge, s.most>>10)
+	}
+	if p.members != nil && len(img.members) == 0 {
+		return nil, errors.New("none of the directories is local")
 	}
 	img.dirs, img.hidden = s.dirs, s.hidden
 	if _, err := rand.Read(img.id[:]); err != nil {

@@ -39,10 +39,11 @@ func (c *Cache) learn(r closedRoot) {
 	}
 }
 
-// site is a subtree at a path.
+// site is a subtree at a path, or some of the subdirectories of a directory.
 type site struct {
-	path   string
-	digest digest.Digest
+	path    string
+	digest  digest.Digest
+	members []tree.Entry // the subdirectories, in order of names; nil: the whole subtree
 }
 
 // survey reads the local part of one tree.
@@ -61,7 +62,7 @@ func (s *survey) visit(path string, d digest.Digest) {
 	}
 	if known, renew := s.images.known(path, d); known {
 		if renew {
-			s.wanted = append(s.wanted, site{path, d})
+			s.wanted = append(s.wanted, site{path: path, digest: d})
 		}
 		return
 	}
@@ -69,7 +70,7 @@ func (s *survey) visit(path string, d digest.Digest) {
 		return
 	}
 	if s.images.seenBefore(path, d) && !s.images.unfit.Has(d) {
-		s.wanted = append(s.wanted, site{path, d})
+		s.wanted = append(s.wanted, site{path: path, digest: d})
 		return
 	}
 	dir, ok := s.source.LocalDirectory(d)
@@ -82,12 +83,9 @@ func (s *survey) visit(path string, d digest.Digest) {
 			continue
 		}
 		e := dir.At(i)
-		child := e.Name
-		if path != "" {
-			child = path + "/" + e.Name
-		}
-		s.visit(child, e.Digest)
+		s.visit(joined(path, e.Name), e.Digest)
 	}
+	s.gather(path, dir)
 }
 
 // large reports whether enough entries in and below d are local for an image to be worth its mount.

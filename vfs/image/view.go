@@ -85,13 +85,18 @@ func (c *Cache) View(d digest.Digest, source Source, owner folder.Owner, hooks H
 	if v.grafts = grafts; len(grafts) == 0 {
 		return v
 	}
-	if whole := grafts[0].image; whole.path == "" {
+	if whole := grafts[0].image; whole.path == "" && whole.members == nil {
 		v.cover = whole.cover
 		return v
 	}
 	v.cover = &Cover{}
 	for _, g := range grafts {
-		v.cover.graft(g.image, g.entries)
+		if g.image.members == nil {
+			v.cover.graft(g.image.cover, g.entries)
+		}
+		for i, m := range g.image.members {
+			v.cover.graft(g.image.covers[i], append(slices.Clone(g.entries), m))
+		}
 	}
 	return v
 }
