@@ -68,7 +68,8 @@
 // With Options.Ready the mounts of a root are made before its inputs are known, while earlier
 // actions run: NewRoot then makes no system call that mounts. Only the worker can enter such a root
 // before, so no action has seen it; it is used once, and released as others are. It is for an owner
-// of earlier roots. Roots with metadata images or OnLook make their own mounts.
+// of earlier roots, with the metadata images of one of the last roots. Roots with OnLook, or with an
+// image that is written while it is used, make their own mounts.
 //
 // # Metadata images
 //

@@ -3,6 +3,7 @@ package vfs
 import (
 	"context"
 	"path/filepath"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -93,7 +94,7 @@ func (r *Root) arrange() {
 // takeReady takes a root that was made ahead, and returns the mount for its inputs; nil: there is
 // none.
 func (r *Root) takeReady() *fuse.Mount {
-	b := r.fs.ready.take(r.owner)
+	b := r.fs.ready.take(r.owner, r.shownImages())
 	if b == nil {
 		return nil
 	}
@@ -147,25 +148,59 @@ func (r *Root) fuseOptions(mount *fuse.Mount) fuse.Options {
 	return o
 }
 
-// stack lists the layers below the writable one. With images these are the FUSE layer (with the
-// rest of the tree), the images, and the places of the data of the images' files: the folder of the
-// local blobs, and for others the FUSE layer once more.
+// stack lists the layers below the writable one.
 func (r *Root) stack() overlay.Stack {
-	switch {
-	case r.links != nil:
+	if r.links != nil {
 		return overlay.Stack{Folders: r.fs.linkViews.seenBy(r.owner, r.links.Folders())}
-	case r.images == nil || r.images.Cover() == nil:
-		return overlay.Stack{Folders: []string{r.inputs.InputFolder()}}
 	}
-	s := overlay.Stack{
-		Identified: true, // tells the images which files are opened in it
-		Data:       []string{r.images.BlobDir(), r.inputs.BlobFolder()},
+	return r.shownImages().stack(r.inputs)
+}
+
+// shownImages are the images that a root shows. Zero: none.
+type shownImages struct {
+	blobs  string   // folder of the local blobs
+	points []string // mount points of the images
+	all    bool     // they have all of the input root
+}
+
+func (r *Root) shownImages() (s shownImages) {
+	if r.images != nil && r.images.Cover() != nil {
+		s = shownImages{r.images.BlobDir(), r.images.Folders(), r.images.Cover().Empty()}
 	}
-	if !r.images.Cover().Empty() {
-		s.Folders = append(s.Folders, r.inputs.InputFolder())
-	}
-	s.Folders = append(s.Folders, r.images.Folders()...)
 	return s
+}
+
+// equal reports whether roots of one owner with these images have the same mounts: no mount point
+// has ever been another image's.
+func (s shownImages) equal(o shownImages) bool {
+	return s.blobs == o.blobs && s.all == o.all && slices.Equal(s.points, o.points)
+}
+
+// any reports whether there are any.
+func (s shownImages) any() bool { return len(s.points) > 0 }
+
+// stack lists the layers of a root above inputs, a fuse.Layer or its fuse.Mount. With images these
+// are the FUSE layer (with the rest of the tree), the images, and the places of the data of the
+// images' files: the folder of the local blobs, and for others the FUSE layer once more. FUSE is
+// the first: overlayfs looks for that data in all layers below the image, and must not find it
+// among the inputs.
+func (s shownImages) stack(inputs interface {
+	InputFolder() string
+	BlobFolder() string
+},
+) overlay.Stack {
+	if !s.any() {
+		return overlay.Stack{Folders: []string{inputs.InputFolder()}}
+	}
+	o := overlay.Stack{
+		Identified: true, // tells the images which files are opened in it
+		Data:       []string{s.blobs, inputs.BlobFolder()},
+	}
+	if !s.all {
+		o.Folders = append(o.Folders, inputs.InputFolder())
+	}
+	o.Folders = append(o.Folders, s.points...)
+	return o
 }
 
 // imageWaiter lets images wait for missing blobs as FUSE does.

@@ -26,24 +26,34 @@ type readyRoots struct {
 
 	mu     sync.Mutex
 	spare  []*bareRoot // the oldest first
-	wanted []Owner     // of roots to make; the first one is being made
+	wanted []bareKind  // of roots to make; the first one is being made
+	recent []bareKind  // of the last roots with images, at most as many as spare roots
 	made   int         // roots so far, to name their folders
 	closed bool
 }
 
-// A bareRoot has all of a root but its inputs.
+// A bareKind is what the mounts of a root depend on.
+type bareKind struct {
+	owner  Owner
+	images shownImages
+}
+
+func (k bareKind) equal(o bareKind) bool { return k.owner == o.owner && k.images.equal(o.images) }
+
+// A bareRoot has all of a root but its inputs. Its overlay keeps the images that are no longer
+// mounted, as no other root will show them.
 type bareRoot struct {
-	owner            Owner
+	kind             bareKind
 	points, writable ownFolder
 	mount            *fuse.Mount
 	over             *overlay.Layer
 }
 
-// take returns a spare root of that owner, nil if there is none.
-func (p *readyRoots) take(owner Owner) *bareRoot {
+// take returns a spare root of that owner with these images, nil if there is none.
+func (p *readyRoots) take(owner Owner, images shownImages) *bareRoot {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	i := slices.IndexFunc(p.spare, func(b *bareRoot) bool { return b.owner == owner })
+	i := slices.IndexFunc(p.spare, func(b *bareRoot) bool { return b.kind.equal(bareKind{owner, images}) })
 	if i < 0 {
 		return nil
 	}
@@ -52,15 +62,27 @@ func (p *readyRoots) take(owner Owner) *bareRoot {
 	return b
 }
 
-// want has a root of that owner made. Owners that use several roots at a time will have as many
-// spare ones, because they want one each time that they have taken, or found none.
-func (p *readyRoots) want(owner Owner) {
+// want has a root of that owner made, with these images. Owners that use several roots at a time
+// will have as many spare ones, because they want one each time that they have taken, or found none.
+// One with images is made only if one of the last roots had the same images: of more kinds than
+// there are spare roots, each would be dropped before it is needed.
+func (p *readyRoots) want(owner Owner, images shownImages) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	kind := bareKind{owner, images}
+	if images.any() {
+		again := slices.ContainsFunc(p.recent, kind.equal)
+		if p.recent = append(p.recent, kind); len(p.recent) > p.most {
+			p.recent = slices.Delete(p.recent, 0, 1)
+		}
+		if !again {
+			return
+		}
+	}
 	if p.closed || len(p.wanted) >= p.most {
 		return
 	}
-	p.wanted = append(p.wanted, owner)
+	p.wanted = append(p.wanted, kind)
 	if len(p.wanted) == 1 {
 		p.maker.Go(p.makeAll)
 	}
@@ -71,11 +93,11 @@ func (p *readyRoots) want(owner Owner) {
 func (p *readyRoots) makeAll() {
 	for {
 		p.mu.Lock()
-		owner := p.wanted[0]
+		kind := p.wanted[0]
 		p.made++
 		name := names.ReadyRoot + strconv.Itoa(p.made)
 		p.mu.Unlock()
-		b, err := p.fs.newBareRoot(name, owner)
+		b, err := p.fs.newBareRoot(name, kind)
 		if err != nil {
 			p.fs.log.Debug("cannot make an input root ahead", zap.Error(err))
 		}
@@ -117,10 +139,10 @@ func (p *readyRoots) close() error {
 	return errors.Join(errs...)
 }
 
-// newBareRoot makes the folders and the mounts of a root that has no images. After an error there
-// is nothing left of it.
-func (f *FS) newBareRoot(name string, owner Owner) (*bareRoot, error) {
-	b := &bareRoot{owner: owner}
+// newBareRoot makes the folders and the mounts of a root. After an error there is nothing left of
+// it.
+func (f *FS) newBareRoot(name string, kind bareKind) (*bareRoot, error) {
+	b := &bareRoot{kind: kind}
 	b.points, b.writable = f.foldersOf(name)
 	if err := f.show(b); err != nil {
 		return nil, errors.Join(err, f.release(b))
@@ -136,15 +158,16 @@ func (f *FS) show(b *bareRoot) (err error) {
 		return err
 	}
 	b.mount, err = f.driver.Mount(fuse.MountOptions{
-		Folder: fusePoint(b.points.path), Owner: b.owner, Passthrough: f.means == fusePassthrough,
+		Folder: fusePoint(b.points.path), Owner: b.kind.owner, Passthrough: f.means == fusePassthrough,
+		Covered: b.kind.images.any(),
 	})
 	if err != nil {
 		return err
 	}
 	b.over = overlay.New(overlay.Options{
-		Point: overlayPoint(b.points.path), Writable: b.writable.path, Owner: b.owner, Log: f.log,
+		Point: overlayPoint(b.points.path), Writable: b.writable.path, Owner: b.kind.owner, Log: f.log,
 	})
-	return b.over.Show(overlay.Stack{Folders: []string{b.mount.Folder()}})
+	return b.over.Show(b.kind.images.stack(b.mount))
 }
 
 // moveTo gives the mount points the place of a root with a name. The folder of written files keeps
@@ -201,8 +224,8 @@ func isReserved(name string) bool {
 }
 
 // canBeReady reports whether the root is one that can be made ahead: its mounts depend on nothing but
-// its owner.
+// its owner and images that other roots show, too.
 func (r *Root) canBeReady() bool {
 	return r.fs.ready != nil && r.plain == nil && r.spec.OnLook == nil && r.spec.Name != probeName &&
-		(r.images == nil || r.images.Cover() == nil)
+		(r.images == nil || !r.images.Grown())
 }

@@ -248,3 +248,57 @@ func TestReadyFails(t *testing.T) {
 		})
 	}
 }
+
+// TestReadyWithImages: a root with the images of one of the last roots is made ahead.
+func TestReadyWithImages(t *testing.T) {
+	src := vfstest.NewSource(t)
+	openImageFS(t, src, nil) // or skip
+	f := openFS(t, Options{Blobs: blobFolder(src, nil), Ready: 2})
+	plain := openFS(t, Options{})
+	gathered(t, f, src)
+	images := func(i int) *Root {
+		root := local(t, src, src.Tree(t, libraries(fmt.Sprint("own", i))...))
+		r := openRoot(t, f, RootSpec{Name: fmt.Sprint("images-", i), Digest: root, Source: src})
+		if imagesOf(r) != 1 {
+			t.Fatal("the root shows no image")
+		}
+		spareRoots(f)
+		return r
+	}
+	for i, want := range []bool{false, false, true, true} {
+		r := images(i)
+		if r.wasReady != want {
+			t.Errorf("root %d was made ahead: %t", i, r.wasReady)
+		}
+		compared := openRoot(t, plain, RootSpec{Name: fmt.Sprint(i), Digest: r.spec.Digest, Source: src})
+		if got, want := describe(t, r.Path()), describe(t, compared.Path()); !slices.Equal(got, want) {
+			t.Errorf("root %d:\n%q\nwant\n%q", i, got, want)
+		}
+		if err := os.WriteFile(filepath.Join(r.Path(), "lib01", "made"), nil, 0o644); err != nil {
+			t.Error(err)
+		}
+		if s := r.Stats(); s.FilesRead == 0 || s.SymlinksRead != 1 {
+			t.Errorf("reads of root %d: %+v", i, s)
+		}
+		if err := r.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	// Its images are not those of a root that has none, and the other way round.
+	r := openRoot(t, f, RootSpec{Name: "none", Digest: src.Tree(t, "other/file"), Source: src})
+	if got := namesIn(t, r.Path()); !slices.Equal(got, []string{"other"}) {
+		t.Errorf("a root without images has %q", got)
+	}
+	if err := f.images.DropAll(); err != nil {
+		t.Error(err)
+	}
+	r = openRoot(t, f, RootSpec{
+		Name: "dropped", Digest: local(t, src, src.Tree(t, libraries("last")...)), Source: src,
+	})
+	if r.wasReady || imagesOf(r) > 0 && !r.images.Grown() {
+		t.Error("the root has images of which there are none")
+	}
+	if got, want := namesIn(t, r.Path()), 17; len(got) != want {
+		t.Errorf("%q", got)
+	}
+}

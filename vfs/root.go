@@ -156,7 +156,7 @@ func (f *FS) newRoot(ctx context.Context, spec RootSpec) (*Root, error) {
 	}
 	f.keep(r)
 	if r.canBeReady() {
-		f.ready.want(r.owner) // for the next one
+		f.ready.want(r.owner, r.shownImages()) // for the next one
 	}
 	r.vouchAhead()
 	return r, nil
@@ -172,6 +172,7 @@ func (r *Root) show(ctx context.Context) error {
 		if err := r.lower.Show(ctx); err != nil {
 			return err
 		}
+		r.watchImages()
 		return r.points.open(r.owner)
 	}
 	if err := r.points.make(r.owner); err != nil {
@@ -183,13 +184,21 @@ func (r *Root) show(ctx context.Context) error {
 	if err := r.lower.Show(ctx); err != nil || r.over == nil {
 		return err
 	}
-	if err := r.over.Show(r.stack()); err != nil || r.images == nil {
+	if err := r.over.Show(r.stack()); err != nil {
 		return err
+	}
+	r.watchImages()
+	return nil
+}
+
+// watchImages has the reads of the action in images reported from now on.
+func (r *Root) watchImages() {
+	if r.images == nil {
+		return
 	}
 	if err := r.images.Watch(r.over.Path()); err != nil {
 		r.fs.log.Warn("cannot detect the reads of an action in metadata images", zap.Error(err))
 	}
-	return nil
 }
 
 // release undoes show, however far it came. The order matters: the overlay holds the FUSE layer,

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -58,8 +57,8 @@ func NewDriver(log *zap.Logger, metrics prometheus.Registerer) (*Driver, error) 
 type Options struct {
 	Name   string // of the root, in logs
 	Folder string // the mount point, which Show makes, without Mount
-	// Mount, if not nil, is one of Driver.Mount that no other layer has had. Owner and Passthrough
-	// are then the mount's, and Hooks.Look is nil.
+	// Mount, if not nil, is one of Driver.Mount that no other layer has had. Its MountOptions are
+	// then those of the layer, and Hooks.Look is nil.
 	Mount  *Mount
 	Digest digest.Digest
 	Source Source
@@ -108,7 +107,6 @@ type Layer struct {
 	source      Source
 	owner       folder.Owner
 	passthrough bool
-	covered     bool // images have parts of the root
 	blobAt      func(path string) (digest.Digest, bool)
 	watcher     func(thread uint32) bool
 	hooks       Hooks
@@ -133,11 +131,12 @@ func (d *Driver) NewLayer(ctx context.Context, o Options) *Layer {
 	l := &Layer{
 		driver: d, log: d.log.With(zap.String("root", o.Name)), mount: o.Mount,
 		source: o.Source, owner: o.Owner, passthrough: o.Passthrough,
-		covered: o.Images.Cover != nil, blobAt: o.Images.Blob, watcher: o.Images.Watcher, hooks: o.Hooks,
+		blobAt: o.Images.Blob, watcher: o.Images.Watcher, hooks: o.Hooks,
 	}
 	if l.mount == nil {
 		l.mount = &Mount{
-			driver: d, conn: mounts.NewFUSE(o.Folder), log: l.log, passthrough: o.Passthrough, looks: o.Hooks.Look != nil,
+			driver: d, conn: mounts.NewFUSE(o.Folder), log: l.log, passthrough: o.Passthrough,
+			covered: o.Images.Cover != nil, looks: o.Hooks.Look != nil,
 		}
 	}
 	l.ctx, l.cancel = context.WithCancel(ctx)
@@ -173,16 +172,11 @@ func (l *Layer) Hide() error {
 }
 
 // InputFolder returns the folder with the inputs, except for those that images show.
-func (l *Layer) InputFolder() string {
-	if !l.covered {
-		return l.mount.conn.Dir()
-	}
-	return filepath.Join(l.mount.conn.Dir(), treeName)
-}
+func (l *Layer) InputFolder() string { return l.mount.InputFolder() }
 
 // BlobFolder returns the folder with the blobs to which files of images redirect. It does not exist
 // without images.
-func (l *Layer) BlobFolder() string { return filepath.Join(l.mount.conn.Dir(), blobName) }
+func (l *Layer) BlobFolder() string { return l.mount.BlobFolder() }
 
 // Stalled returns for how long, in wall time, at least one access has waited for the Source,
 // including a present wait. It never decreases.

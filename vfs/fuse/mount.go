@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"os"
+	"path/filepath"
 	"sync/atomic"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -22,6 +23,7 @@ type Mount struct {
 	conn        *mounts.FUSE
 	log         *zap.Logger
 	passthrough bool
+	covered     bool // images have parts of the root
 	looks       bool // each access to a path is reported
 	shown       bool // it is mounted and served
 	layer       atomic.Pointer[Layer]
@@ -32,18 +34,23 @@ type MountOptions struct {
 	Folder      string // the mount point, which Mount makes
 	Owner       folder.Owner
 	Passthrough bool
+	Covered     bool // Options.Images.Cover will not be nil
 }
 
 // Mount mounts and serves ahead of a layer that is not known yet. A Layer with these options takes
 // the mount over; without one, the caller ends it with Hide. Until then nobody may look into it: the
 // kernel would remember the answers.
 func (d *Driver) Mount(o MountOptions) (*Mount, error) {
-	m := &Mount{driver: d, conn: mounts.NewFUSE(o.Folder), log: d.log, passthrough: o.Passthrough}
-	none := d.NewLayer(context.Background(), Options{
+	m := &Mount{driver: d, conn: mounts.NewFUSE(o.Folder), log: d.log, passthrough: o.Passthrough, covered: o.Covered}
+	none := Options{
 		Mount: m, Digest: digest.SHA256.Empty(), Source: noSource{}, Owner: o.Owner, Inodes: NewInodes(),
 		Hooks: Hooks{Read: func(*Node) {}, Blob: func(digest.Digest) {}},
-	})
-	m.layer.Store(none)
+	}
+	if o.Covered {
+		// The kernel asks for the two folders, whose nodes are the same in each layer.
+		none.Images = Images{Cover: allCovered{}, Blob: func(string) (digest.Digest, bool) { return digest.Digest{}, false }}
+	}
+	m.layer.Store(d.NewLayer(context.Background(), none))
 	if err := m.show(); err != nil {
 		return nil, errors.Join(err, m.Hide())
 	}
@@ -70,6 +77,17 @@ func (m *Mount) Hide() error { return m.conn.Stop() }
 
 // Folder returns the mount point.
 func (m *Mount) Folder() string { return m.conn.Dir() }
+
+// InputFolder and BlobFolder are those of the Layer.
+func (m *Mount) InputFolder() string {
+	if !m.covered {
+		return m.conn.Dir()
+	}
+	return filepath.Join(m.conn.Dir(), treeName)
+}
+
+// BlobFolder is beside InputFolder, if the mount is Covered.
+func (m *Mount) BlobFolder() string { return filepath.Join(m.conn.Dir(), blobName) }
 
 // Moved says that the mount point has moved there, with a folder around it. No layer may have taken
 // the mount over.
@@ -107,6 +125,14 @@ func (m *Mount) options() *fuse.MountOptions {
 	}
 	return o
 }
+
+// allCovered is the cover of a root of which images have everything.
+type allCovered struct{}
+
+func (allCovered) Whole() bool                  { return true }
+func (allCovered) Child(string) (Covered, bool) { return Covered{}, false }
+func (allCovered) Len() int                     { return 0 }
+func (allCovered) At(int) Covered               { return Covered{} }
 
 // noSource has nothing.
 type noSource struct{}
