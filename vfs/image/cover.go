@@ -52,8 +52,9 @@ func cloneEntry(e tree.Entry) tree.Entry {
 	return e
 }
 
-// graft notes in c, the cover of a root, that an image shows a directory, whole is its cover; entries
-// are those of the directories on the way, that one included. No image may lie within another one.
+// graft notes in c, the cover of a root, that an image shows a directory, of which it has what whole
+// says. entries are those of the directories on the way, that one included. No image may lie within
+// another one.
 func (c *Cover) graft(whole *Cover, entries []tree.Entry) {
 	for i, e := range entries {
 		at, ok := slices.BinarySearchFunc(c.below, e.Name, compareName)

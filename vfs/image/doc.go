@@ -6,9 +6,9 @@
 // A Cache makes images, keeps them mounted, and chooses those that a root shows: its View. It
 // learns from closed roots: when a large enough subtree is seen for the second time at its path, it
 // becomes an image. Small subdirectories of one directory become a gathered image together (gather),
-// which roots have while all of them are unchanged. The image has only what was local then, and no symlinks, whose reads would be
-// invisible; a Cover says what is left to the FUSE layer. The watcher learns from fanotify which
-// files are opened in images, and reports them to the View.
+// which roots have while all of them are unchanged. The image has only what was local then, and no
+// symlinks, whose reads would be invisible; a Cover says what is left to the FUSE layer. The watcher
+// learns from fanotify which files are opened in images, and reports them to the View.
 //
 // A root of a large tree without an image has one of its own, which grows: it is a file that FUSE
 // shows (files), mounted before anything is in it. When the kernel reads a block, grown writes the
