@@ -136,7 +136,7 @@ func (r *Recorder) Collectors() []prometheus.Collector {
 			Name: "forerunner_scheduler_records", Help: "Records of completed operations.",
 		}, func() float64 { return float64(stats().Records) }),
 		prometheus.NewGaugeFunc(prometheus.GaugeOpts{
-			Name: "forerunner_scheduler_records_bytes", Help: "Bytes of records of completed operations.",
+			Name: "forerunner_scheduler_records_bytes", Help: "Bytes of records of completed operations and of their index, on the disk and in memory.",
 		}, func() float64 { return float64(stats().Bytes) }),
 	}
 }
