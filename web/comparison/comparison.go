@@ -97,7 +97,7 @@ func (x *explaining) explain() {
 	switch {
 	case Skipped(r):
 		x.say("The result was not in the action cache, but the run was skipped: no input that an earlier run read has changed.")
-	case r.GetOutcome() == historypb.Outcome_CACHED:
+	case x.wasCached():
 		x.say("The result was in the action cache: nothing ran.")
 	}
 	fn, err := stored.Function(r.GetDigestFunction())
@@ -114,7 +114,7 @@ func (x *explaining) explain() {
 	}
 	if same := x.sameBefore(); same != nil {
 		x.Other = same
-		x.say("%s", sameText(same, now))
+		x.say("%s", sameText(same, now, x.wasCached()))
 		return
 	}
 	if x.Other = x.nearest(); x.Other == nil || now == nil {
@@ -133,6 +133,11 @@ func (x *explaining) explain() {
 // in the action cache for its action.
 func Skipped(r *historypb.Record) bool {
 	return r.GetOutcome() == historypb.Outcome_CACHED && Spared(r.GetMessage(), r.GetMetadata())
+}
+
+// wasCached reports whether the action cache had the result.
+func (x *explaining) wasCached() bool {
+	return x.r.GetOutcome() == historypb.Outcome_CACHED && !Skipped(x.r)
 }
 
 // Spared reports whether the message and the metadata of a cached result say that the action was
@@ -159,11 +164,17 @@ func unreadable(what string, err error) string {
 	return fmt.Sprintf("%s cannot be read: %s", what, status.Convert(err).Message())
 }
 
-// sameText describes the outcome of an earlier run of the same action.
-func sameText(same *historypb.Record, now *action) string {
+// sameText describes the outcome of an earlier run of the same action. cached: the result of
+// this one was in the action cache.
+func sameText(same *historypb.Record, now *action, cached bool) string {
 	run := fmt.Sprintf("The same action ended before, %s (%s)", same.GetEnded().AsTime().UTC().Format(time.RFC3339), same.GetOperation())
-	switch same.GetOutcome() {
-	case historypb.Outcome_SUCCEEDED, historypb.Outcome_CACHED:
+	succeeded := same.GetOutcome() == historypb.Outcome_SUCCEEDED || same.GetOutcome() == historypb.Outcome_CACHED
+	switch {
+	case cached && succeeded:
+		return run + ", with success, and nothing differs."
+	case cached:
+		return run + ", and did not succeed: the result is of another run."
+	case succeeded:
 		if now != nil && now.GetDoNotCache() {
 			return run + ", with the same command and inputs."
 		}

@@ -207,6 +207,28 @@ func TestSkipped(t *testing.T) {
 	}
 }
 
+// TestCached has a result that was in the action cache. No sentence may say that it was not used.
+func TestCached(t *testing.T) {
+	f := newFarm(t)
+	before, now := f.run(&repb.Action{}, cc()), f.run(&repb.Action{}, cc())
+	now.Outcome = historypb.Outcome_CACHED
+	for _, test := range []struct {
+		outcome historypb.Outcome
+		runs    []*historypb.Record
+		want    string
+	}{
+		{historypb.Outcome_SUCCEEDED, []*historypb.Record{now, before}, "with success, and nothing differs."},
+		{historypb.Outcome_FAILED, []*historypb.Record{now, before}, "did not succeed: the result is of another run."},
+		{historypb.Outcome_SUCCEEDED, []*historypb.Record{now}, "No other run of //a:b (CppCompile) is known here."},
+	} {
+		before.Outcome, f.runs = test.outcome, test.runs
+		reasons := f.explain(now).Reasons
+		if len(reasons) != 2 || reasons[0] != "The result was in the action cache: nothing ran." || !strings.HasSuffix(reasons[1], test.want) {
+			t.Errorf("the reasons are %q, want %q", reasons, test.want)
+		}
+	}
+}
+
 // TestNearest has a target with many actions of one mnemonic. The comparison must choose the one
 // with the same output.
 func TestNearest(t *testing.T) {

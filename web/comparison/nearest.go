@@ -62,9 +62,12 @@ func (x *explaining) nearest() *historypb.Record {
 			return r
 		}
 	}
-	if x.r.GetTarget() == "" {
+	switch {
+	case x.r.GetTarget() == "":
 		x.say("No other run of the same program is known here.")
-	} else {
+	case x.wasCached():
+		x.say("No other run of %s (%s) is known here.", x.r.GetTarget(), x.r.GetMnemonic())
+	default:
 		x.say("No other run of %s (%s) is known here, so there was no earlier result to find.", x.r.GetTarget(), x.r.GetMnemonic())
 	}
 	return nil

@@ -27,10 +27,13 @@ var ErrTooMany = errors.New("too many drains are in force; undrain some, or use 
 // List is empty.
 type List struct{ records []Record }
 
-// Put activates a drain. It returns false if one with an equal pattern is active already, and fails
-// with ErrTooMany.
+// Put activates a drain. It returns false if one with an equal pattern is active already, whose
+// reason and author then become those of r if r has a reason. It fails with ErrTooMany.
 func (l *List) Put(r Record) (bool, error) {
-	if l.index(r.Pattern) >= 0 {
+	if i := l.index(r.Pattern); i >= 0 {
+		if r.Reason != "" {
+			l.records[i].Reason, l.records[i].Author = r.Reason, r.Author
+		}
 		return false, nil
 	}
 	if len(l.records) >= Max {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"testing"
+	"time"
 
 	"github.com/forerunner-build/forerunner/proto/pattern"
 )
@@ -29,10 +30,16 @@ func TestList(t *testing.T) {
 			t.Errorf("put %s: %t, %v", text, put, err)
 		}
 	}
-	if put, err := l.Put(Record{Pattern: parse("host=a"), Reason: "other"}); put || err != nil {
-		t.Errorf("put an equal pattern: %t, %v", put, err)
+	since := time.Unix(1, 0)
+	l.records[0].Since = since
+	for _, equal := range []Record{{Reason: "other", Author: "ann", Since: since.Add(1)}, {Author: "bob"}} {
+		equal.Pattern = parse("host=a")
+		if put, err := l.Put(equal); put || err != nil {
+			t.Errorf("put an equal pattern: %t, %v", put, err)
+		}
 	}
-	if got := slices.Collect(l.All()); len(got) != 2 || got[0].Reason != "host=a" || got[1].Reason != "host=b*" {
+	if got := slices.Collect(l.All()); len(got) != 2 || got[0].Reason != "other" || got[0].Author != "ann" || !got[0].Since.Equal(since) ||
+		got[1].Reason != "host=b*" {
 		t.Errorf("in force are %+v", got)
 	}
 	if !l.Matches(host("b1")) || l.Matches(host("c")) {
