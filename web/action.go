@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
+	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
 	"github.com/forerunner-build/forerunner/auth"
@@ -108,10 +109,10 @@ func (p *actionPages) one(ctx context.Context, r *http.Request) (any, error) {
 		}
 	}
 	command, err := digest.FromProto(d.Function(), v.Action.GetCommandDigest())
-	if err == nil {
-		_, err = stored.Message(ctx, blobs, command, stored.MaxBytes, v.Command)
+	if err != nil { // a message without fields is one of each type
+		return nil, status.Errorf(codes.InvalidArgument, "%s is not a valid Action: command: %v", d, err)
 	}
-	if err != nil {
+	if _, err = stored.Message(ctx, blobs, command, stored.MaxBytes, v.Command); err != nil {
 		return nil, missing("command of this action", err)
 	}
 	if v.Platform = v.Action.GetPlatform().GetProperties(); v.Action.GetPlatform() == nil {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
 	"slices"
@@ -16,6 +17,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/proto/admin"
 	historypb "github.com/forerunner-build/forerunner/proto/history"
+	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/proto/pattern"
 	"github.com/forerunner-build/forerunner/web/answers"
 	"github.com/forerunner-build/forerunner/web/facts"
@@ -60,7 +62,7 @@ func RecordsOf(kind, typed string, since time.Duration) (*admin.ListRecordsReque
 	kinds[at].choose(req)
 	var patterns, words []string
 	for word := range strings.FieldsSeq(typed) {
-		if name, _, isPattern := strings.Cut(word, "="); isPattern && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz") == "" {
+		if isPattern(word) {
 			patterns = append(patterns, word)
 		} else {
 			words = append(words, word)
@@ -80,11 +82,44 @@ func RecordsOf(kind, typed string, since time.Duration) (*admin.ListRecordsReque
 	return req, nil
 }
 
-// times are the choices of age on the page, the default first.
-var times = []struct {
+// isPattern reports whether a word of the search box is a pattern.
+func isPattern(word string) bool {
+	name, _, is := strings.Cut(word, "=")
+	return is && strings.Trim(name, "abcdefghijklmnopqrstuvwxyz") == ""
+}
+
+// ofOperations and ofBuilds are the names of patterns that only operations have, and only builds.
+var ofOperations, ofBuilds = []string{"action", "mnemonic", "operation", "worker"}, []string{"command", "host"}
+
+// elsewhere returns the text of the search box without what builds cannot be searched by or, if not
+// builds, operations.
+func elsewhere(typed string, builds bool) string {
+	others := ofBuilds
+	if builds {
+		others = ofOperations
+	}
+	var words []string
+	for word := range strings.FieldsSeq(typed) {
+		if p, err := pattern.Parse(word); isPattern(word) && err == nil {
+			known := p.Map()
+			maps.DeleteFunc(known, func(name, _ string) bool { return slices.Contains(others, name) })
+			word = names.Pairs(known)
+		}
+		if word != "" {
+			words = append(words, word)
+		}
+	}
+	return strings.Join(words, " ")
+}
+
+// An age is a choice of the time within which operations ended.
+type age struct {
 	Name, Title string
 	since       time.Duration
-}{
+}
+
+// times are the choices of age on the page, the default first.
+var times = []age{
 	{"all", "any time", 0}, {"1h", "the last hour", time.Hour}, {"24h", "the last day", 24 * time.Hour}, {"168h", "the last week", 7 * 24 * time.Hour},
 }
 
@@ -154,22 +189,26 @@ func (p *recordPages) list(ctx context.Context, r *http.Request) (any, error) {
 		q.Set(name, value)
 		return "/history?" + q.Encode()
 	}
-	var since time.Duration
-	for i, t := range times {
-		current := t.Name == v.Time || v.Time == "" && i == 0
-		if current {
-			since = t.since
-		}
-		v.Times = append(v.Times, choice{t.Title, with("time", t.Name), current})
+	at := slices.IndexFunc(times, func(t age) bool { return t.Name == cmp.Or(v.Time, times[0].Name) })
+	if at < 0 {
+		return nil, status.Errorf(codes.InvalidArgument, "there is no time %q", v.Time)
 	}
-	v.Elsewhere = with("show", BuildsKind)
-	if v.OfBuilds() {
-		v.Elsewhere = with("show", Kinds()[0].Name)
+	for i, t := range times {
+		v.Times = append(v.Times, choice{t.Title, with("time", t.Name), i == at})
 	}
 	for i, k := range Kinds() {
-		v.Kinds = append(v.Kinds, choice{k.Title, with("show", k.Name), k.Name == v.Kind || v.Kind == "" && i == 0})
+		href := with("show", k.Name)
+		if builds := k.Name == BuildsKind; builds != v.OfBuilds() {
+			q := url.Values{"show": {k.Name}, "q": {elsewhere(v.Typed, builds)}, "time": {v.Time}}
+			maps.DeleteFunc(q, func(_ string, values []string) bool { return values[0] == "" })
+			href = "/history?" + q.Encode()
+			if v.Elsewhere == "" {
+				v.Elsewhere = href
+			}
+		}
+		v.Kinds = append(v.Kinds, choice{k.Title, href, k.Name == v.Kind || v.Kind == "" && i == 0})
 	}
-	req, err := RecordsOf(v.Kind, v.Typed, since)
+	req, err := RecordsOf(v.Kind, v.Typed, times[at].since)
 	if err != nil {
 		return nil, status.Error(codes.InvalidArgument, err.Error())
 	}

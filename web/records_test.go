@@ -162,6 +162,21 @@ func TestHistoryPage(t *testing.T) {
 	b.scheduler.ended = []*historypb.Record{bare}
 	expect(t, b.get("/history?q=bare", 200), `href="/operations/1234">cc -o &#39;a b&#39;</a>`, "<td>w1</td>", "2 attempts")
 	b.get("/history?show=nonsense", 400)
+	expect(t, b.get("/history?time=nonsense", 400), "there is no time")
+}
+
+// TestTabsOfHistory follows the tabs between operations and builds, which have other names.
+func TestTabsOfHistory(t *testing.T) {
+	b := newBrowser(t, false)
+	for path, want := range map[string]string{
+		"/history?q=action%3D85aa+user%3Dann,worker%3Dhost%3Da+//a:b&time=1h": `href="/history?q=user%3Dann&#43;%2F%2Fa%3Ab&amp;show=builds&amp;time=1h">Builds<`,
+		"/history?q=action%3D85aa":                        `href="/history?show=builds">Builds<`,
+		"/history?q=worker%3Da&show=failed":               `href="/history?q=worker%3Da&amp;show=retried">Retried<`,
+		"/history?q=command%3Dtest,user%3Da&show=builds":  `href="/history?q=user%3Da&amp;show=failed">Failed<`,
+		"/history?q=command%3Dtest,user%3Da&show=builds#": `No matching build is known. <a href="/history?q=user%3Da&amp;show=recent">Search operations</a>`,
+	} {
+		expect(t, b.get(path, 200), want)
+	}
 }
 
 // TestBuildPage has a build of 20,000 actions in 64 positions.

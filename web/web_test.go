@@ -105,6 +105,7 @@ func TestAction(t *testing.T) {
 	delete(b.blobs, command)
 	expect(t, b.get(path, 404), "command of this action")
 	b.get("/actions/sha256/abc/1", 400)
+	expect(t, b.get("/actions/sha256/"+b.blobs.put(&repb.Action{}).String(), 400), "is not a valid Action")
 	b.get("/actions/md5/"+d.String(), 400)
 }
 
