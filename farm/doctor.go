@@ -102,6 +102,12 @@ var (
 	errFound = errors.New("found")
 )
 
+// A remediable is an error of a check with its remedy.
+type remediable struct {
+	error
+	remedy string
+}
+
 // try adds the result of one check.
 func (e *examination) try(what string, do func() (found string, err error)) {
 	found, err := do()
@@ -114,6 +120,9 @@ func (e *examination) try(what string, do func() (found string, err error)) {
 		f.State = FindingSkipped
 	case err != nil:
 		f.State, f.Why = FindingBroken, err.Error()
+		if r := (*remediable)(nil); errors.As(err, &r) {
+			f.Remedy = r.remedy
+		}
 	}
 	e.add(f)
 }
@@ -353,7 +362,7 @@ func (w *Worker) askScheduler(ctx context.Context, wanted bool) (string, error) 
 	defer conn.Close()
 	start := time.Now()
 	if err := answers(ctx, conn); err != nil {
-		return "", fmt.Errorf("%s: %w", w.Scheduler, err)
+		return "", &remediable{fmt.Errorf("%s: %w", w.Scheduler, err), "start forerunner-scheduler there, or give another --scheduler"}
 	}
 	return fmt.Sprintf("%s answers after %s", w.Scheduler, time.Since(start).Round(time.Millisecond)), nil
 }
@@ -363,7 +372,10 @@ func (w *Worker) askStorage(ctx context.Context, wanted bool) (string, error) {
 	if !wanted {
 		return "--storage or --scheduler says which one to ask", errSkipped
 	}
+	examined := w.Logger
+	w.Logger = zap.NewNop() // what it warns of is in the error
 	conn, storage, err := w.dial()
+	w.Logger, w.Client.Logger = examined, examined
 	if err != nil {
 		return "", err
 	}
@@ -371,7 +383,7 @@ func (w *Worker) askStorage(ctx context.Context, wanted bool) (string, error) {
 	defer storage.Close()
 	s, err := probe.Measure(ctx, storage.Client, probeBytes, probe.Patience{Answer: remotePatience, Transfer: transferPatience})
 	if err != nil {
-		return "", fmt.Errorf("%s: %w", w.storageAddress(), err)
+		return "", &remediable{fmt.Errorf("%s: %w", w.storageAddress(), err), "start the storage there, or give another --storage"}
 	}
 	rate := func(took time.Duration) string { return text.Bytes(int64(float64(s.Bytes)/took.Seconds())) + "/s" }
 	return fmt.Sprintf("%s answers after %s, takes %s and gives %s, a blob of %s at a time", w.storageAddress(),

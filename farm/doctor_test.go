@@ -54,6 +54,11 @@ func TestExamineFaults(t *testing.T) {
 			t.Errorf("%s: %+v, want it broken because of %q", what, f, want)
 		}
 	}
+	for _, f := range found {
+		if strings.Contains(f.What, "storage does not answer") || f.Remedy == "" && (f.What == "scheduler" || f.What == "storage") {
+			t.Errorf("%+v: each fault is told once, with its remedy", f)
+		}
+	}
 	if f := findingOf(found, "kernel"); f.State != FindingOK || !strings.HasPrefix(f.Why, "Linux ") {
 		t.Errorf("kernel: %+v", f)
 	}

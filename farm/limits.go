@@ -69,6 +69,9 @@ func (w *Worker) divide() ([]cgroup.Limits, error) {
 	return limits, nil
 }
 
+// cgroupAdvice says how a worker gets cgroups and their controllers.
+const cgroupAdvice = "run as root, in a systemd service with Delegate=yes, in a container with --privileged (docs/EXECUTION.md#setting-up-cgroups)"
+
 // openSlots makes the cgroup of slots with limits; no limits: no cgroups are wanted. A missing
 // controller is an error or a warning, as cgroup says.
 func (w *Worker) openSlots(name string, limits []cgroup.Limits) (slotPlan, error) {
@@ -79,7 +82,10 @@ func (w *Worker) openSlots(name string, limits []cgroup.Limits) (slotPlan, error
 	switch {
 	case errors.Is(err, cgroup.ErrUnavailable) && w.Cgroup != cgroupRequire:
 		w.Logger.Warn("no cgroups: commands have no limits, and their processes are found by their parents only",
-			zap.NamedError("missing", err))
+			zap.NamedError("missing", err),
+			zap.String("costs", "a command can take the memory and the CPUs of others, results have no figures of them, "+
+				"and a process that leaves its parent may live on"),
+			zap.String("remedy", cgroupAdvice))
 		return slotPlan{}, nil
 	case errors.Is(err, cgroup.ErrInUse), errors.Is(err, cgroup.ErrBusy):
 		return slotPlan{}, fmt.Errorf("data folder %s: %w", w.Data, err)
@@ -91,7 +97,8 @@ func (w *Worker) openSlots(name string, limits []cgroup.Limits) (slotPlan, error
 		return slotPlan{}, errors.Join(fmt.Errorf("tuning.cgroup: require: %w", errors.Join(lacks...)), parent.Close())
 	}
 	for _, lack := range lacks {
-		w.Logger.Warn("slots lack a limit (tuning.cgroup: require makes this an error)", zap.NamedError("missing", lack))
+		w.Logger.Warn("slots lack a limit (tuning.cgroup: require makes this an error)", zap.NamedError("missing", lack),
+			zap.String("costs", "a command can take what others need of it"), zap.String("remedy", cgroupAdvice))
 	}
 	first := limits[0]
 	w.Logger.Info("slots are limited", zap.Int("slots", len(limits)), zap.Int("cpus", len(first.CPUs)),

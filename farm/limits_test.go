@@ -4,6 +4,7 @@ import (
 	"errors"
 	"os"
 	"strings"
+	"syscall"
 	"testing"
 
 	"go.uber.org/zap"
@@ -68,6 +69,30 @@ func TestSlotsHaveWhatTheFlagsSay(t *testing.T) {
 	}
 	if err := plan.parent.Close(); err != nil {
 		t.Error(err)
+	}
+}
+
+// TestNoCgroups has a machine whose cgroups the worker may not use: the warning has all that the
+// doctor tells.
+func TestNoCgroups(t *testing.T) {
+	if os.Geteuid() == 0 {
+		if err := syscall.Seteuid(65534); err != nil {
+			t.Fatal(err)
+		}
+		defer func() {
+			if err := syscall.Seteuid(0); err != nil {
+				t.Fatal(err)
+			}
+		}()
+	}
+	e := &examination{}
+	w := &Worker{Slots: 1, Cgroup: cgroupAuto, Logger: zap.New(e)}
+	plan, err := w.openSlots("test-not-allowed", []cgroup.Limits{{}})
+	if err != nil || plan.parent != nil {
+		t.Fatalf("%+v, %v", plan, err)
+	}
+	if len(e.findings) != 1 || e.findings[0].Why == "" || e.findings[0].Costs == "" || e.findings[0].Remedy == "" {
+		t.Errorf("found %+v", e.findings)
 	}
 }
 

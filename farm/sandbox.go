@@ -17,6 +17,7 @@ import (
 	"github.com/forerunner-build/forerunner/farm/ids"
 	"github.com/forerunner-build/forerunner/runner"
 	"github.com/forerunner-build/forerunner/sandbox"
+	"github.com/forerunner-build/forerunner/settings"
 	"github.com/forerunner-build/forerunner/vfs"
 	"github.com/forerunner-build/forerunner/worker/policy"
 )
@@ -218,7 +219,7 @@ func (s *Started) tryLaunch(ctx context.Context, i int) (*runner.Launcher, error
 		return launcher, err
 	}
 	if missing := s.doWithoutSandbox(); missing != nil {
-		return nil, errors.Join(missing, err)
+		return nil, settings.Wrong("%w", errors.Join(missing, err))
 	}
 	s.w.Logger.Warn("no sandbox: commands see the machine and one another", zap.NamedError("missing", err),
 		zap.String("costs", "a command may read the local store and change what others leave, in /tmp and wherever "+

@@ -69,6 +69,9 @@ func printFindings(out io.Writer, found []farm.Finding) {
 			fmt.Fprintf(out, ": %s", f.Why)
 		}
 		fmt.Fprintln(out)
+		if f.Remedy != "" {
+			fmt.Fprintf(out, "           remedy: %s\n", f.Remedy)
+		}
 	}
 	switch {
 	case count[farm.FindingBroken] > 0:

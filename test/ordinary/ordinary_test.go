@@ -62,6 +62,16 @@ func testOrdinaryApart(f *programs.Test) {
 	scheduler.Drain()
 }
 
+// TestSandboxIsNeeded has a setting that needs the sandbox that an ordinary user cannot have: the
+// worker ends as it does for every setting that it cannot use.
+func TestSandboxIsNeeded(t *testing.T) {
+	t.Parallel()
+	f := programs.NewOrdinary(t, programs.OwnSandbox)
+	f.Write("worker.yaml", "tuning: {network: off}\n")
+	f.Start("forerunner-worker", "--scheduler", "grpc://127.0.0.1:1", "--storage", "grpc://127.0.0.1:1", "--config", "worker.yaml").
+		Expect(2, "", "tuning.network: off needs --sandbox=namespaces")
+}
+
 // ordinaryLife builds, with start before each time.
 func ordinaryLife(f *programs.Test, listen string, start func() *programs.Process) {
 	f.Helper()
