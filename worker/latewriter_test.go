@@ -177,7 +177,7 @@ func TestSparseOutput(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := f.run(t, spec{shell: c.shell, paths: []string{"out"}, inputs: tree{"in": c.name}})
-			assertCode(t, r, codes.ResourceExhausted, c.want)
+			assertCode(t, r, codes.FailedPrecondition, c.want)
 			if !strings.Contains(r.GetStatus().GetMessage(), "tuning.max_output_bytes") {
 				t.Errorf("%q does not name the flag", r.GetStatus().GetMessage())
 			}

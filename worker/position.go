@@ -147,7 +147,7 @@ func (t *task) shorten(report *remoteworker.SynchronizeRequest, err error) {
 	t.enter(&remoteworker.CurrentState_Executing{
 		ExecutionState: &remoteworker.CurrentState_Executing_Completed{Completed: &repb.ExecuteResponse{
 			Result: &repb.ActionResult{},
-			Status: status.Newf(codes.ResourceExhausted, "the result is too large for a message: with its %d bytes the "+
+			Status: status.Newf(codes.FailedPrecondition, "the result is too large for a message: with its %d bytes the "+
 				"scheduler did not take it (%v); have outputs in directories instead", size, err).Proto(),
 		}},
 	})

@@ -12,31 +12,38 @@ import (
 )
 
 const (
-	// refusedFor is for how long an action that wrote or returned too much is refused, so that
-	// clients which try again do not run it again. maxRefusals bounds how many are
-	// remembered.
+	// refusedFor is for how long an action that wrote or returned too much is refused, so that it
+	// does not run again for each client. maxRefusals bounds how many are remembered.
 	refusedFor  = 10 * time.Minute
 	maxRefusals = 1000
+	// maxWhy bounds the text of a refusal.
+	maxWhy = 500
 )
 
 // refusals remember actions that wrote or returned too much.
 type refusals struct {
 	mu    sync.Mutex
-	until *bounded.Latest[digest.Digest, time.Time] // the oldest ends first; guarded by mu
+	until *bounded.Latest[digest.Digest, refusal] // the oldest ends first; guarded by mu
+}
+
+// A refusal has why an action failed, and until when it is not run again.
+type refusal struct {
+	why   string
+	until time.Time
 }
 
 func newRefusals() *refusals {
-	return &refusals{until: bounded.NewLatest[digest.Digest, time.Time](maxRefusals)}
+	return &refusals{until: bounded.NewLatest[digest.Digest, refusal](maxRefusals)}
 }
 
-// add remembers an action from now on; with too many it forgets another.
-func (e *refusals) add(action digest.Digest, now time.Time) {
+// add remembers an action, and why it failed, from now on; with too many it forgets another.
+func (e *refusals) add(action digest.Digest, why error, now time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	for oldest, until, ok := e.until.Oldest(); ok && now.After(until); oldest, until, ok = e.until.Oldest() {
+	for oldest, r, ok := e.until.Oldest(); ok && now.After(r.until); oldest, r, ok = e.until.Oldest() {
 		e.until.Remove(oldest)
 	}
-	e.until.Put(action, now.Add(refusedFor))
+	e.until.Put(action, refusal{bounded.Text(why.Error(), maxWhy), now.Add(refusedFor)})
 }
 
 // remove forgets an action.
@@ -46,23 +53,23 @@ func (e *refusals) remove(action digest.Digest) {
 	e.until.Remove(action)
 }
 
-// left is for how long the action is still refused; 0 if it is not.
-func (e *refusals) left(action digest.Digest, now time.Time) time.Duration {
+// left is for how long the action is still refused, and why; 0 if it is not.
+func (e *refusals) left(action digest.Digest, now time.Time) (left time.Duration, why string) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	until, ok := e.until.Peek(action)
+	r, ok := e.until.Peek(action)
 	if !ok {
-		return 0
+		return 0, ""
 	}
-	return max(until.Sub(now), 0)
+	return max(r.until.Sub(now), 0), r.why
 }
 
 // refuse is the error for an action that wrote or returned too much not long ago.
 func (a *action) refuse() error {
-	left := a.w.refusals.left(a.digest, time.Now())
+	left, why := a.w.refusals.left(a.digest, time.Now())
 	if left == 0 {
 		return nil
 	}
-	return fault.Errorf(codes.ResourceExhausted, "this action wrote or returned more, or used more kernel memory, than the worker allows when it last ran here; "+
-		"it is not run again for %s", left.Round(time.Second))
+	return fault.Errorf(codes.FailedPrecondition, "this action exceeded a limit when it last ran here, and is not run again for %s: %s",
+		left.Round(time.Second), why)
 }

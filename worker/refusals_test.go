@@ -1,7 +1,9 @@
 package worker
 
 import (
+	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -25,8 +27,9 @@ func TestOutputPolicy(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := spec{shell: c.shell, paths: []string{"out"}}
-			assertCode(t, f.run(t, s), codes.ResourceExhausted, c.want)
-			assertCode(t, f.run(t, s), codes.ResourceExhausted, "not run again for")
+			for _, want := range []string{c.want, "not run again for", c.want} {
+				assertCode(t, f.run(t, s), codes.FailedPrecondition, want)
+			}
 		})
 	}
 	assertOK(t, f.run(t, spec{shell: "mkdir out; touch out/1 out/2; head -c 1000 /dev/zero >out/3", paths: []string{"out"}}))
@@ -59,8 +62,8 @@ func TestScratchPolicy(t *testing.T) {
 			}
 			for _, shell := range shells {
 				s := spec{shell: shell}
-				assertCode(t, f.run(t, s), codes.ResourceExhausted, "4194304 bytes")
-				assertCode(t, f.run(t, s), codes.ResourceExhausted, "not run again for")
+				assertCode(t, f.run(t, s), codes.FailedPrecondition, "4194304 bytes")
+				assertCode(t, f.run(t, s), codes.FailedPrecondition, "not run again for")
 			}
 			// Inputs are not written, however large they are, and removed files do not count at the
 			// end.
@@ -81,8 +84,8 @@ func TestScratchWithoutNames(t *testing.T) {
 	for _, file := range []string{"/tmp/file", "file"} {
 		const write = "exec 3>%s; rm %[1]s; head -c %d /dev/zero >&3; %s"
 		s := spec{shell: fmt.Sprintf(write, file, 5_000_000, "sleep 1000")}
-		assertCode(t, f.run(t, s), codes.ResourceExhausted, "4194304 bytes")
-		assertCode(t, f.run(t, s), codes.ResourceExhausted, "not run again for")
+		assertCode(t, f.run(t, s), codes.FailedPrecondition, "4194304 bytes")
+		assertCode(t, f.run(t, s), codes.FailedPrecondition, "not run again for")
 		assertOK(t, f.run(t, spec{shell: fmt.Sprintf(write, file, 3_000_000, "sleep 1")}))
 	}
 }
@@ -91,27 +94,30 @@ func TestScratchWithoutNames(t *testing.T) {
 func TestScratchHasABound(t *testing.T) {
 	f := newFarmWith(t, vfs.Options{Method: vfs.FUSE}, nil, farmOptions{})
 	s := spec{shell: "fallocate -l 1100M file; sleep 1000"}
-	assertCode(t, f.run(t, s), codes.ResourceExhausted, "max_scratch")
+	assertCode(t, f.run(t, s), codes.FailedPrecondition, "max_scratch")
 }
 
 func TestRefusalsAreForgotten(t *testing.T) {
 	e := newRefusals()
 	now := time.Now()
 	of := func(i int) digest.Digest { return digest.Of(digest.SHA256, fmt.Append(nil, i)) }
-	if e.left(of(0), now) != 0 {
+	if left, _ := e.left(of(0), now); left != 0 {
 		t.Error("an action was refused from the start")
 	}
 	for i := range 2 * maxRefusals {
-		e.add(of(i), now)
+		e.add(of(i), errors.New(strings.Repeat("x", 2*maxWhy)), now)
 	}
 	if n := e.until.Len(); n > maxRefusals {
 		t.Errorf("%d actions are remembered", n)
 	}
 	last := of(2*maxRefusals - 1)
-	if e.left(last, now) != refusedFor || e.left(last, now.Add(refusedFor)) != 0 {
-		t.Error("the last one is not refused as long as it should be")
+	if left, why := e.left(last, now); left != refusedFor || !strings.HasPrefix(why, "xx") || len(why) > maxWhy+len("…") {
+		t.Errorf("the last one is refused for %s because of %d bytes", left, len(why))
 	}
-	e.add(of(1), now.Add(2*refusedFor))
+	if left, _ := e.left(last, now.Add(refusedFor)); left != 0 {
+		t.Error("the last one is refused for longer")
+	}
+	e.add(of(1), errors.New("x"), now.Add(2*refusedFor))
 	if n := e.until.Len(); n != 1 {
 		t.Errorf("%d actions are remembered for ever", n)
 	}

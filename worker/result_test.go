@@ -228,6 +228,6 @@ func TestResultTooLargeForAMessage(t *testing.T) {
 		paths[i] = strings.Repeat("./", 2000) + "link"
 	}
 	r := f.run(t, spec{shell: "ln -s nowhere link", paths: paths})
-	assertCode(t, r, codes.ResourceExhausted, "too large")
+	assertCode(t, r, codes.FailedPrecondition, "too large")
 	f.assertGood(t)
 }

@@ -254,7 +254,7 @@ func (r *run) report(ctx context.Context, result runner.Result) (*repb.ExecuteRe
 	}
 	err = r.inRoot(func(root *os.Root) error { return out.Collect(ctx, root) })
 	if errors.Is(err, outputs.ErrTooMuch) {
-		r.w.refusals.add(r.a.digest, time.Now())
+		r.w.refusals.add(r.a.digest, err, time.Now())
 	}
 	if err == nil {
 		err = r.verify(ctx) // collecting may have read inputs, too

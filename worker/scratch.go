@@ -54,8 +54,9 @@ func wasStopped(found *watch.Overuse, result runner.Result) bool {
 // that ran at the time may be the cause, a retry makes sense.
 func (r *run) tooMuch(e *watch.Overuse) error {
 	if e.Own {
-		r.w.refusals.add(r.a.digest, time.Now())
-		return fault.Errorf(codes.ResourceExhausted, "the command used more than %s, which its memory limit does not count", e.What)
+		err := fault.Errorf(codes.FailedPrecondition, "the command used more than %s, which its memory limit does not count", e.What)
+		r.w.refusals.add(r.a.digest, err, time.Now())
+		return err
 	}
 	return fault.Errorf(codes.Unavailable,
 		"this command, or another one that ran beside it, used more than %s, which its memory limit does not count", e.What)
@@ -90,10 +91,11 @@ func (r *run) runWatched(
 	if wasStopped(found, result) || err != nil || !stopped && files.Named(files.Most) <= files.Most {
 		return result, found, err
 	}
-	r.w.refusals.add(r.a.digest, time.Now())
-	return result, found, fault.Errorf(codes.ResourceExhausted,
+	err = fault.Errorf(codes.FailedPrecondition,
 		"the command wrote more than the %d bytes that an action may have in its input root and temporary files, "+
 			"each of which counts as 4 KiB at least (max_scratch)", files.Most)
+	r.w.refusals.add(r.a.digest, err, time.Now())
+	return result, found, err
 }
 
 // scratch are the files that the command of a launcher writes.

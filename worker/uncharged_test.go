@@ -22,15 +22,15 @@ func TestUncharged(t *testing.T) {
 		network bool // the machine's, so that it is not certain
 		code    codes.Code
 	}{
-		"netlink":             {false, codes.ResourceExhausted},
-		"netlink-of-a-thread": {false, codes.ResourceExhausted},
+		"netlink":             {false, codes.FailedPrecondition},
+		"netlink-of-a-thread": {false, codes.FailedPrecondition},
 		"netlink of all":      {true, codes.Unavailable},
-		"locks":               {false, codes.ResourceExhausted},
-		"locks-of-files":      {false, codes.ResourceExhausted},
+		"locks":               {false, codes.FailedPrecondition},
+		"locks-of-files":      {false, codes.FailedPrecondition},
 		"locks-of-mapped":     {false, codes.Unavailable}, // no process has these files open
-		"mounts":              {false, codes.ResourceExhausted},
-		"hidden-mounts":       {false, codes.ResourceExhausted},
-		"copies-of-mounts":    {false, codes.ResourceExhausted},
+		"mounts":              {false, codes.FailedPrecondition},
+		"hidden-mounts":       {false, codes.FailedPrecondition},
+		"copies-of-mounts":    {false, codes.FailedPrecondition},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFarmWith(t, vfs.Options{Method: vfs.FUSE}, nil, farmOptions{
@@ -40,7 +40,7 @@ func TestUncharged(t *testing.T) {
 			s := spec{shell: program + strings.TrimSuffix(name, " of all")}
 			r := f.run(t, s)
 			assertCode(t, r, c.code, "which its memory limit does not count")
-			if c.code == codes.ResourceExhausted {
+			if c.code == codes.FailedPrecondition {
 				assertCode(t, f.run(t, s), c.code, "not run again for")
 			}
 			assertOK(t, f.run(t, spec{shell: "true"}))
@@ -80,7 +80,7 @@ func TestHiddenFileSystems(t *testing.T) {
 				assertCode(t, owner.result(t), codes.Unavailable, "or another one that ran beside it")
 				assertCode(t, innocent.result(t), codes.Unavailable, "or another one that ran beside it")
 			} else {
-				assertCode(t, owner.result(t), codes.ResourceExhausted, "which its memory limit does not count")
+				assertCode(t, owner.result(t), codes.FailedPrecondition, "which its memory limit does not count")
 				open()
 				assertOK(t, innocent.result(t))
 			}

@@ -27,9 +27,9 @@ func Outcome(r *historypb.Record) string {
 	return OutcomeName(r.GetOutcome())
 }
 
-// Name returns the name of an operation in a list: its target or, if it has none, its command.
+// Name returns the name of an operation in a list: its target or, if that shows nothing, its command.
 func Name(r *historypb.Record) string {
-	if r.GetTarget() != "" {
+	if strings.TrimSpace(r.GetTarget()) != "" {
 		return r.GetTarget()
 	}
 	return cmp.Or(printable.Brief(slices.Values(r.GetArguments())), text.Short(r.GetAction()))

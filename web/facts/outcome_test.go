@@ -1,6 +1,7 @@
 package facts
 
 import (
+	"strings"
 	"testing"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
@@ -35,5 +36,19 @@ func TestExit(t *testing.T) {
 		if got := Outcome(r); got != test.want {
 			t.Errorf("exit code %d, signal %q: %q, want %q", test.code, test.signal, got, test.want)
 		}
+	}
+}
+
+// TestName has targets, of which a list must show something.
+func TestName(t *testing.T) {
+	r := &historypb.Record{Target: "//a:b", Arguments: []string{"cc", "a b"}, Action: strings.Repeat("0", 64) + "/1"}
+	for _, want := range []string{"//a:b", "cc 'a b'"} {
+		if got := Name(r); got != want {
+			t.Errorf("target %q: %q, want %q", r.GetTarget(), got, want)
+		}
+		r.Target = " \u00a0"
+	}
+	if r.Arguments = nil; Name(r) != strings.Repeat("0", 12) {
+		t.Errorf("without a command: %q", Name(r))
 	}
 }

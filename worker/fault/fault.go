@@ -46,7 +46,7 @@ func Status(ctx context.Context, err error) *status.Status {
 		return status.New(codes.InvalidArgument, err.Error())
 	case errors.Is(err, cas.ErrCorrupt):
 		return status.New(codes.DataLoss, err.Error())
-	case errors.Is(err, cas.ErrNotFound):
+	case errors.Is(err, cas.ErrNotFound), errors.As(err, new(*cas.NeverFitsError)):
 		return status.New(codes.FailedPrecondition, err.Error())
 	case errors.Is(err, cas.ErrNoSpace), errors.Is(err, castree.ErrTooLarge):
 		return status.New(codes.ResourceExhausted, err.Error())

@@ -32,6 +32,7 @@ func TestStatus(t *testing.T) {
 		{cas.ErrCorrupt, codes.DataLoss},
 		{cas.ErrNotFound, codes.FailedPrecondition},
 		{cas.ErrNoSpace, codes.ResourceExhausted},
+		{&cas.NeverFitsError{MaxBytes: 1}, codes.FailedPrecondition}, // a retry cannot help
 		{cas.ErrUnwritable, codes.Unavailable},
 		{status.Error(codes.PermissionDenied, "by storage"), codes.PermissionDenied},
 		{errors.New("who knows"), codes.Internal},

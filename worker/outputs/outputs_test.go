@@ -240,7 +240,7 @@ func TestTooMuch(t *testing.T) {
 		if errors.Is(err, ErrTooMuch) != c.tooMuch || !c.tooMuch && err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
-		if c.tooMuch && fault.Status(t.Context(), err).Code() != codes.ResourceExhausted {
+		if c.tooMuch && fault.Status(t.Context(), err).Code() != codes.FailedPrecondition {
 			t.Errorf("%s: the client is told %v", name, fault.Status(t.Context(), err))
 		}
 	}

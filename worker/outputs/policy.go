@@ -113,5 +113,5 @@ func (e tooMuchError) Is(target error) bool { return target == ErrTooMuch }
 func (e tooMuchError) Unwrap() error { return e.error }
 
 func tooMuch(format string, args ...any) error {
-	return tooMuchError{fault.Errorf(codes.ResourceExhausted, format, args...)}
+	return tooMuchError{fault.Errorf(codes.FailedPrecondition, format, args...)}
 }
