@@ -84,10 +84,29 @@ async function tour(page) {
   await page.getByRole("link", { name: "//pages:action" }).first().waitFor();
   await look(page, "build");
 
+  await away(page);
   const response = await page.goto(PAGES + "/nothing");
   assert.equal(response.status(), 404);
   faults.splice(0, faults.length, ...faults.filter((f) => !f.includes("404"))); // which the browser logs
   await look(page, "error");
+}
+
+// away sees a page say that the scheduler does not answer, and no longer say it once it does.
+async function away(page) {
+  const updates = (answer) => (route) => (route.request().headers().accept === "text/event-stream" ? answer(route) : route.continue());
+  const aborted = updates((route) => route.abort("connectionrefused"));
+  await page.route("**/quotas", aborted);
+  await open(page, "/quotas");
+  const stale = page.getByText("not updated at the moment");
+  await stale.waitFor();
+  await look(page, "away", false);
+  await page.unroute("**/quotas", aborted);
+  await stale.waitFor({ state: "detached" });
+  await page.route("**/quotas", updates((route) => route.fulfill({ status: 503 })));
+  await open(page, "/quotas");
+  await page.getByText("no longer updated: reload it").waitFor();
+  await page.unroute("**/quotas");
+  faults.splice(0, faults.length, ...faults.filter((f) => !f.includes("ERR_CONNECTION_REFUSED") && !f.includes("503"))); // likewise
 }
 
 // open goes to a page, whose policy must forbid what it does not need.

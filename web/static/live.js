@@ -22,6 +22,15 @@
       const again = controls()[focused];
       if (again && again.textContent === active.textContent) again.focus({ preventScroll: true });
     });
+    let failures = 0, stale = null; // the first failure is the end of a stream, which the browser opens again
+    source.addEventListener("open", () => { failures = 0; stale?.remove(); stale = null; });
+    source.addEventListener("error", () => {
+      const over = source.readyState === EventSource.CLOSED;
+      if (++failures < 2 && !over) return;
+      stale?.remove();
+      stale = notice(over ? "This page is no longer updated: reload it." : "This page is not updated at the moment: the scheduler does not answer.");
+      main.prepend(stale);
+    });
     source.addEventListener("lanes", (event) => addBars(JSON.parse(event.data)));
     source.addEventListener("reload", () => { source.close(); location.reload(); });
     source.addEventListener("left", () => { source.close(); location.assign("/logout"); });
