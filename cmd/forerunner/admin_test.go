@@ -186,10 +186,11 @@ func TestPatternsWithoutValue(t *testing.T) {
 func TestNothingIsFound(t *testing.T) {
 	var out strings.Builder
 	c := &adminCall{out: &out}
-	if err := errors.Join(c.printRecords(nil), c.printBuilds(nil)); err != nil {
+	if err := errors.Join(c.printRecords(nil), c.printBuilds(nil), c.printWorkers(nil), c.printOperations(nil)); err != nil {
 		t.Fatal(err)
 	}
-	if want := "no completed operation matches\nno build with published events matches\n"; out.String() != want {
+	if want := "no completed operation matches\nno build with published events matches\n" +
+		"no connected worker matches\nno queued or running operation matches\n"; out.String() != want {
 		t.Errorf("%q, want %q", &out, want)
 	}
 }

@@ -146,6 +146,10 @@ func (c *adminCall) operations(ctx context.Context, p *admin.Pattern, limit int)
 }
 
 func (c *adminCall) printOperations(list *admin.ListOperationsResponse) error {
+	if len(list.GetOperations()) == 0 {
+		_, err := fmt.Fprintln(c.out, "no queued or running operation matches")
+		return err
+	}
 	w := tabwriter.NewWriter(c.out, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, "OPERATION\tACTION\tQUEUED\tRUNS\tATTEMPTS\tMNEMONIC\tTARGET\tINVOCATION\tCLIENT\tWORKER")
 	for _, op := range list.GetOperations() {

@@ -83,7 +83,11 @@ func (c *adminCall) printWorkers(list *admin.ListWorkersResponse) error {
 				dash(p.GetName()))
 		}
 	}
-	if err := w.Flush(); err != nil {
+	if len(list.GetWorkers()) == 0 {
+		if _, err := fmt.Fprintln(c.out, "no connected worker matches"); err != nil {
+			return err
+		}
+	} else if err := w.Flush(); err != nil {
 		return err
 	}
 	for _, x := range list.GetWorkers() {
