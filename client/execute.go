@@ -93,6 +93,8 @@ type Outcome struct {
 	Result  *repb.ActionResult // may be nil if Status is not nil
 	Cached  bool               // the result came from the cache
 	Message string             // from the server, for the user; usually empty
+	// Page is the address of the operation's page; empty: the server has none.
+	Page string
 	// Status is a gRPC status error with the reason why the action did not complete, such as
 	// DeadlineExceeded for a timeout. It is nil if the command completed, with any exit code.
 	Status error

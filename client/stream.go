@@ -11,7 +11,10 @@ import (
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
+
+	"github.com/forerunner-build/forerunner/proto/names"
 )
 
 // The limits for broken streams.
@@ -127,6 +130,9 @@ func (w *watch) read(ctx context.Context, attention *attention, live *views) (*l
 			return nil, err
 		}
 		attention.hear()
+		if !began {
+			w.learnPage(stream)
+		}
 		w.name, w.lastAnswer, w.pause = op.GetName(), time.Now(), firstPause
 		if op.GetDone() {
 			return op, nil
@@ -151,7 +157,18 @@ func (w *watch) open(ctx context.Context) (grpc.ServerStreamingClient[longrunnin
 	if w.req.Priority != 0 {
 		r.ExecutionPolicy = &repb.ExecutionPolicy{Priority: w.req.Priority}
 	}
-	return w.server.Execute(ctx, r)
+	return w.server.Execute(metadata.AppendToOutgoingContext(ctx, names.PageHeader, "1"), r)
+}
+
+// learnPage takes the address of the page from an answer, which has begun.
+func (w *watch) learnPage(stream grpc.ServerStreamingClient[longrunningpb.Operation]) {
+	header, err := stream.Header()
+	if err != nil {
+		return
+	}
+	if page := header.Get(names.PageHeader); len(page) == 1 {
+		w.outcome.Page = page[0]
+	}
 }
 
 // report reports the stage of a running operation and returns its metadata. It ignores metadata

@@ -55,6 +55,7 @@ func (s *executionService) begin(req *repb.ExecuteRequest, stream operationStrea
 		return nil, nil, err
 	}
 	s.tracing.begin(ctx, op)
+	s.operations.tellPage(ctx, op)
 	box, err := s.submit(ctx, req, op, stream)
 	if err != nil {
 		refuseTrace(op, err)

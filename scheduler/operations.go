@@ -10,12 +10,15 @@ import (
 	longrunningpb "cloud.google.com/go/longrunning/autogen/longrunningpb"
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	spb "google.golang.org/genproto/googleapis/rpc/status"
+	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/types/known/emptypb"
 
 	"github.com/forerunner-build/forerunner/auth"
 	"github.com/forerunner-build/forerunner/intake"
+	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/scheduler/connection"
 	"github.com/forerunner-build/forerunner/scheduler/core"
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
@@ -164,6 +167,14 @@ func isCancelled(ctx context.Context) bool {
 	}
 	deadline, limited := ctx.Deadline()
 	return !limited || time.Until(deadline) > deadlineSlack
+}
+
+// tellPage puts the address of an operation's page into the header of the answer, if the client wants
+// it.
+func (o *operations) tellPage(ctx context.Context, op *request.Operation) {
+	if o.pages != "" && len(metadata.ValueFromIncomingContext(ctx, names.PageHeader)) > 0 {
+		_ = grpc.SetHeader(ctx, metadata.Pairs(names.PageHeader, o.pages+op.Name)) // can fail only if no one would get it
+	}
 }
 
 // withPage returns st, with the link to its page in the message of a failure, and in that of its

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -85,6 +86,9 @@ func (p *progress) ended(o *client.Outcome) {
 		fmt.Fprintf(p.out, "done: ran for %s on %s\n", text.Duration(ran), printable.Lines(text.Machine(m.GetWorker())))
 	default:
 		fmt.Fprintln(p.out, "done")
+	}
+	if o.Page != "" && !p.quiet && !strings.Contains(o.Message, o.Page) { // as the message of a failure does
+		fmt.Fprintln(p.out, "See "+printable.Lines(o.Page))
 	}
 }
 

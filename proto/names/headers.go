@@ -5,6 +5,9 @@ const (
 	// RequestMetadataHeader identifies the client's build tool, build and action (REv2,
 	// RequestMetadata).
 	RequestMetadataHeader = "build.bazel.remote.execution.v2.requestmetadata-bin"
+	// PageHeader says, on a call of Execute, that the client wants the address of the operation's
+	// page, which the answer has in the same header.
+	PageHeader = "forerunner-page"
 	// CacheHeader has, on each call of a worker, the address at which it serves its store to other
 	// workers.
 	CacheHeader = "forerunner-cache"

@@ -1,6 +1,7 @@
 package operator
 
 import (
+	"errors"
 	"io"
 	"net/http"
 	"path/filepath"
@@ -42,6 +43,22 @@ func TestMetricsOfUp(t *testing.T) {
 
 	// A command that does not run has a page, too.
 	f.Exec("grpc://"+listen, "--", "no-such-program").Expect(127, "", "See http://"+pages+"/operations/", `exec "no-such-program": no such file`)
+
+	// So has one that succeeds, and one whose result was in the action cache.
+	for _, how := range []string{"done: ran for ", "done: the result was in the action cache\n"} {
+		ran := f.Exec("grpc://"+listen, "--", "sh", "-c", "echo it works")
+		ran.Expect(0, "it works\n", how, "\nSee http://"+pages+"/operations/")
+		_, page, _ := strings.Cut(ran.Stderr.String(), "\nSee ")
+		page, _, _ = strings.Cut(page, "\n")
+		response, err := http.Get(page)
+		if err != nil {
+			f.Fatal(err)
+		}
+		text, err := io.ReadAll(response.Body)
+		if err := errors.Join(err, response.Body.Close()); err != nil || response.StatusCode != http.StatusOK || !strings.Contains(string(text), page[strings.LastIndexByte(page, '/')+1:]) {
+			f.Errorf("%s: %s, %v, %d bytes", page, response.Status, err, len(text))
+		}
+	}
 
 	// It is as ready as its worker.
 	becomes(f, pages, http.StatusOK, "ready")
