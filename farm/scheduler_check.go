@@ -6,6 +6,7 @@ import (
 	"github.com/forerunner-build/forerunner/auth"
 	"github.com/forerunner-build/forerunner/auth/login"
 	"github.com/forerunner-build/forerunner/farm/config"
+	"github.com/forerunner-build/forerunner/farm/datafolder"
 	"github.com/forerunner-build/forerunner/farm/serve"
 	"github.com/forerunner-build/forerunner/farm/storage"
 	"github.com/forerunner-build/forerunner/scheduler/core/tuning"
@@ -26,10 +27,13 @@ type checkedScheduler struct {
 	storage   storage.Options
 }
 
-// Check returns an error unless the settings can be used, alone and together. It creates nothing.
+// Check returns an error unless the settings can be used, alone and together, and the data folder is
+// not of a newer version. It creates nothing.
 func (s *Scheduler) Check() error {
-	_, err := s.check()
-	return err
+	if _, err := s.check(); err != nil {
+		return err
+	}
+	return datafolder.Check(s.Data)
 }
 
 // check turns the settings and the configuration file into values. Everything that can be wrong

@@ -69,13 +69,36 @@ func (f *Folder) tryTake(dir string) error {
 		return &usedError{dir, owner}
 	case locked != nil:
 		return fmt.Errorf("data folder %s: lock: %w", dir, locked)
-	case err != nil:
+	}
+	if err := known(dir, found, err); err != nil {
+		return err
+	}
+	return f.write(found)
+}
+
+// known returns an error if the format of a folder, or the error when it was read, is none that this
+// program knows.
+func known(dir string, found int, err error) error {
+	if err != nil {
 		return fmt.Errorf("data folder %s: %w", dir, err)
-	case found > format:
+	}
+	if found > format {
 		return fmt.Errorf("data folder %s is of a newer version of Forerunner: its format is %d, and this program knows %d; start that version again, or choose another --data",
 			dir, found, format)
 	}
-	return f.write(found)
+	return nil
+}
+
+// Check returns the error of Open for a folder of a newer version. It changes nothing, and finds
+// nothing wrong with a folder that it cannot read.
+func Check(dir string) error {
+	file, err := os.OpenFile(filepath.Join(dir, ownerFile), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	if err != nil {
+		return nil
+	}
+	defer file.Close()
+	found, _, err := read(file)
+	return known(dir, found, err)
 }
 
 // write writes the format, if the file has another one, and the owner of the folder. The owner is a

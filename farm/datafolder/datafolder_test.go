@@ -52,7 +52,11 @@ func TestFormats(t *testing.T) {
 		if err := os.WriteFile(path, []byte(c.text), 0o600); err != nil {
 			t.Fatal(err)
 		}
+		checked := Check(dir)
 		f, err := Open(t.Context(), dir)
+		if fmt.Sprint(checked) != fmt.Sprint(err) {
+			t.Errorf("%q: Check says %v, Open %v", c.text, checked, err)
+		}
 		if c.want == "" {
 			if err != nil {
 				t.Errorf("%q: %v", c.text, err)
