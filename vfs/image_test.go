@@ -11,7 +11,9 @@ import (
 	"sync"
 	"testing"
 
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"golang.org/x/sys/unix"
+	"google.golang.org/protobuf/types/known/timestamppb"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/vfs/image"
@@ -431,6 +433,53 @@ func TestInputsAreNoBlobs(t *testing.T) {
 		}
 		if i == 1 {
 			waitUntil(t, "an image", func() bool { return f.Images() > 0 })
+		}
+	}
+}
+
+// without lists what is in a and not in b.
+func without(a, b []string) []string {
+	return slices.DeleteFunc(slices.Clone(a), func(s string) bool { return slices.Contains(b, s) })
+}
+
+// TestImageTimes: an image shows each time that REv2 allows as FUSE does, also that of the first
+// moment of the year 1, which is Go's zero time.
+func TestImageTimes(t *testing.T) {
+	src := vfstest.NewSource(t)
+	f := openImageFS(t, src, nil)
+	plain := openFS(t, Options{})
+	sdk := src.Tree(t, toolchain("sdk")...)
+	m := &repb.Directory{Directories: []*repb.DirectoryNode{{Name: "all", Digest: sdk.Proto()}}}
+	for i, at := range []*timestamppb.Timestamp{
+		nil,
+		{Seconds: -62135596800},
+		{Seconds: -62135596800, Nanos: 1},
+		{Seconds: -1, Nanos: 999_999_999},
+		{},
+		{Nanos: 1},
+		{Seconds: 946684800, Nanos: 1},
+		{Seconds: 253402300799, Nanos: 999_999_999},
+		{Seconds: 253402300800},
+	} {
+		m.Files = append(m.Files, &repb.FileNode{
+			Name: fmt.Sprint("file", i), Digest: src.Blob(t, "content").Proto(), NodeProperties: &repb.NodeProperties{Mtime: at},
+		})
+	}
+	root := local(t, src, src.Add(t, m))
+	want := describe(t, openRoot(t, plain, RootSpec{Digest: root, Source: src}).Path())
+	for i := range 2 {
+		r := openRoot(t, f, RootSpec{Name: fmt.Sprint(i), Digest: root, Source: src})
+		if imagesOf(r) == 0 || r.images.Grown() != (i == 0) {
+			t.Fatalf("root %d shows %d images", i, imagesOf(r))
+		}
+		if got := describe(t, r.Path()); !slices.Equal(got, want) {
+			t.Errorf("root %d:\n%s\nwant\n%s", i, strings.Join(without(got, want), "\n"), strings.Join(without(want, got), "\n"))
+		}
+		if err := r.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			learn(t, f, src, lookAround(t), root)
 		}
 	}
 }

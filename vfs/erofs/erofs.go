@@ -19,7 +19,7 @@ type Entry struct {
 	Name string // 1 to 255 bytes without "/" and NUL, neither "." nor ".."; ignored for the root
 	Mode uint32 // S_IFREG, S_IFDIR or S_IFLNK and permission bits, as in unix.Stat_t
 
-	MTime time.Time // zero stands for Options.Epoch
+	MTime time.Time // the zero time is that of the year 1
 
 	Size     int64  // of a file, in bytes; ignored for others
 	Redirect string // of a file with Size > 0: absolute path of its data in the data-only layer
@@ -32,8 +32,7 @@ type Entry struct {
 type Options struct {
 	// UUID becomes the file system's. Kernels build f_fsid and overlayfs its file handles from it.
 	UUID [16]byte
-	// Epoch is the time of entries without one; inodes with exactly this time are smaller.
-	// Zero is 1970-01-01.
+	// Epoch is a time that many entries have: their inodes are smaller. Zero is 1970-01-01.
 	Epoch time.Time
 	// UID and GID own everything.
 	UID, GID uint32

@@ -16,7 +16,7 @@ import (
 )
 
 func TestMounted(t *testing.T) {
-	o := Options{Epoch: epoch.Add(7), UID: 12, GID: 34}
+	o := Options{Epoch: epoch, UID: 12, GID: 34}
 	redirect := "/sha256/ab/" + strings.Repeat("ab", 32) + "-12"
 	later := file("later", 5, redirect)
 	later.MTime = epoch.Add(time.Hour)

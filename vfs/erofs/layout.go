@@ -169,7 +169,7 @@ func checkFile(e *Entry) error {
 // compact reports whether the small form of inodes can hold e with data of this size.
 func (l *layout) compact(e *Entry, size int64) bool {
 	return size <= math.MaxUint32 && l.o.UID <= math.MaxUint16 && l.o.GID <= math.MaxUint16 &&
-		(e.MTime.IsZero() || e.MTime.Unix() == l.sec && e.MTime.Nanosecond() == l.nsec)
+		e.MTime.Unix() == l.sec && e.MTime.Nanosecond() == l.nsec
 }
 
 func (l *layout) inodeSize(e *Entry, size int64) int {
@@ -190,11 +190,9 @@ func (l *layout) fileSize(e *Entry) int {
 
 // inode returns the inode of an entry without the position of its data.
 func (l *layout) inode(e *Entry) inode {
-	i := inode{mode: e.Mode, uid: l.o.UID, gid: l.o.GID, sec: l.sec, nsec: l.nsec, layout: layoutPlain}
-	if !e.MTime.IsZero() {
-		i.sec, i.nsec = e.MTime.Unix(), e.MTime.Nanosecond()
+	return inode{
+		mode: e.Mode, uid: l.o.UID, gid: l.o.GID, sec: e.MTime.Unix(), nsec: e.MTime.Nanosecond(), layout: layoutPlain,
 	}
-	return i
 }
 
 // put writes the inode of an entry to b, and returns the rest of b.

@@ -27,7 +27,7 @@ func TestMillion(t *testing.T) {
 	var folders []Entry
 	for i := range 10 {
 		folders = append(folders, Entry{
-			Name: fmt.Sprint(i), Mode: unix.S_IFDIR | 0o755, Entries: entries,
+			Name: fmt.Sprint(i), Mode: unix.S_IFDIR | 0o755, MTime: epoch, Entries: entries,
 		})
 	}
 	root := dir("", folders...)

@@ -15,19 +15,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-var epoch = time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC)
+var epoch = time.Date(2000, 1, 1, 0, 0, 0, 7, time.UTC)
 
 func file(name string, size int64, redirect string) Entry {
-	return Entry{Name: name, Mode: unix.S_IFREG | 0o444, Size: size, Redirect: redirect}
+	return Entry{Name: name, Mode: unix.S_IFREG | 0o444, Size: size, Redirect: redirect, MTime: epoch}
 }
 
 func dir(name string, entries ...Entry) Entry {
 	slices.SortFunc(entries, func(a, b Entry) int { return strings.Compare(a.Name, b.Name) })
-	return Entry{Name: name, Mode: unix.S_IFDIR | 0o755, Entries: entries}
+	return Entry{Name: name, Mode: unix.S_IFDIR | 0o755, Entries: entries, MTime: epoch}
 }
 
 func link(name, target string) Entry {
-	return Entry{Name: name, Mode: unix.S_IFLNK | 0o777, Target: target}
+	return Entry{Name: name, Mode: unix.S_IFLNK | 0o777, Target: target, MTime: epoch}
 }
 
 // write returns the image of a tree.
@@ -108,12 +108,8 @@ func (w *walk) check(e *Entry, path string) {
 	if err := unix.Lstat(full, &st); err != nil {
 		w.t.Fatal(err)
 	}
-	mtime := e.MTime
-	if mtime.IsZero() {
-		mtime = w.o.Epoch
-	}
 	if st.Mode != e.Mode || st.Nlink != 1 || st.Uid != w.o.UID || st.Gid != w.o.GID ||
-		!time.Unix(st.Mtim.Unix()).Equal(mtime) {
+		!time.Unix(st.Mtim.Unix()).Equal(e.MTime) {
 		w.t.Errorf("%q: %+v, want %+v", path, st, e)
 	}
 	if w.image == nil {

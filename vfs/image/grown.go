@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -132,7 +133,7 @@ func (c *Cache) grow(d digest.Digest, source Source, waiter Waiter) (_ *image, e
 		return nil, err
 	}
 	dir, ok := source.LocalDirectory(d)
-	if !ok || !g.allocateLocked(nil, tree.Entry{Kind: tree.Dir, Digest: d, Perm: 0o755}) {
+	if !ok || !g.allocateLocked(nil, tree.Entry{Kind: tree.Dir, Digest: d, Perm: 0o755, MTime: time.Unix(tree.DefaultMTime, 0)}) {
 		return nil, fmt.Errorf("the root directory, of %d bytes, is not available", d.SizeBytes())
 	}
 	top, err := g.write(g.extents[0], dir, &scratch{})

@@ -163,7 +163,7 @@ func (c *Cache) newImage(p site, d *tree.Directory, atHand atHand) (img *image, 
 		blobs: &c.blobs, lookup: atHand, left: maxImageEntries,
 		most: min(maxHidden, c.mostHidden), image: img,
 	}
-	top := erofs.Entry{Mode: unix.S_IFDIR | 0o755}
+	top := erofs.Entry{Mode: unix.S_IFDIR | 0o755, MTime: time.Unix(tree.DefaultMTime, 0)}
 	if p.members == nil {
 		top.Entries, img.cover = s.directory(d, 0)
 	} else {
@@ -226,7 +226,7 @@ func nest(path string, top erofs.Entry) *erofs.Entry {
 		parent, name = path[:i], path[i+1:]
 	}
 	top.Name = name
-	return nest(parent, erofs.Entry{Mode: top.Mode, Entries: []erofs.Entry{top}})
+	return nest(parent, erofs.Entry{Mode: top.Mode, MTime: top.MTime, Entries: []erofs.Entry{top}})
 }
 
 func (img *image) mount(point string) error {
