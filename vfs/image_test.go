@@ -483,3 +483,33 @@ func TestImageTimes(t *testing.T) {
 		}
 	}
 }
+
+// TestImageOfRootListed: a command that only lists the root reads it, whatever shows it.
+func TestImageOfRootListed(t *testing.T) {
+	src := vfstest.NewSource(t)
+	f := openImageFS(t, src, nil)
+	root := local(t, src, src.Tree(t, toolchain("sdk")...))
+	for i := range 2 {
+		var seen readHook
+		r := openRoot(t, f, RootSpec{Name: fmt.Sprint(i), Digest: root, Source: src, OnFirstRead: seen.hook})
+		if imagesOf(r) == 0 || r.images.Grown() != (i == 0) || !r.images.Cover().Empty() {
+			t.Fatalf("root %d shows %d images", i, imagesOf(r))
+		}
+		if s := r.Stats(); s.DirectoriesRead != 0 {
+			t.Errorf("root %d: %+v before anything is read", i, s)
+		}
+		if _, err := os.ReadDir(r.Path()); err != nil {
+			t.Fatal(err)
+		}
+		want := []string{"directory "}
+		if s := r.Stats(); s.DirectoriesRead != 1 || !slices.Equal(seen.list(), want) {
+			t.Errorf("root %d: %+v, %q, want %q", i, s, seen.list(), want)
+		}
+		if err := r.Close(); err != nil {
+			t.Fatal(err)
+		}
+		if i == 0 {
+			learn(t, f, src, lookAround(t), root)
+		}
+	}
+}

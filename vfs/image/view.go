@@ -1,6 +1,7 @@
 package image
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"slices"
@@ -45,9 +46,12 @@ type View struct {
 
 	overlay fsid   // in which they are shown, once they are watched
 	path    string // of the overlay then
-	left    bool   // it is no longer watched. The holder of the watcher's turn owns it
-	watch   atomic.Uint32
-	blind   atomic.Bool // not all is known that was opened
+	// top is the file handle of its root, until that was opened, if an image shows all of it. The
+	// holder of the watcher's turn owns it.
+	top   []byte
+	left  bool // it is no longer watched. The holder of the watcher's turn owns it
+	watch atomic.Uint32
+	blind atomic.Bool // not all is known that was opened
 }
 
 // The states of View.watch.
@@ -85,8 +89,8 @@ func (c *Cache) View(d digest.Digest, source Source, owner folder.Owner, hooks H
 	if v.grafts = grafts; len(grafts) == 0 {
 		return v
 	}
-	if whole := grafts[0].image; whole.path == "" && whole.members == nil {
-		v.cover = whole.cover
+	if v.showsRoot() {
+		v.cover = grafts[0].image.cover
 		return v
 	}
 	v.cover = &Cover{}
@@ -186,6 +190,20 @@ func (v *View) opened(id imageID, nid uint64) {
 	}
 	if ok {
 		v.hooks.Blob(d)
+	}
+}
+
+// showsRoot reports whether an image shows the whole input root, and not only a part of it.
+func (v *View) showsRoot() bool {
+	return len(v.grafts) > 0 && v.grafts[0].image.path == "" && v.grafts[0].image.members == nil
+}
+
+// openedTop takes notice that something was opened that is not in an image. Overlayfs says of its
+// own root that it is in the writable layer. The caller has the watcher's turn.
+func (v *View) openedTop(handle []byte) {
+	if len(v.top) > 0 && bytes.Equal(handle, v.top) {
+		v.top = nil
+		v.hooks.Opened("", tree.Entry{Kind: tree.Dir})
 	}
 }
 

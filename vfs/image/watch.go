@@ -128,6 +128,13 @@ func (w *watcher) watch(r *View, path string) error {
 		return &mounts.Error{What: "fanotify", Err: fmt.Errorf("statfs %s: %w", path, err)}
 	}
 	r.overlay, r.path = id, path
+	if r.showsRoot() {
+		top, _, err := unix.NameToHandleAt(unix.AT_FDCWD, path, atHandleFID)
+		if err != nil {
+			return &mounts.Error{What: "fanotify", Err: fmt.Errorf("file handle of %s: %w", path, err)}
+		}
+		r.top = top.Bytes()
+	}
 	w.mu.Lock()
 	_, taken := w.roots[id]
 	if !taken {
@@ -221,6 +228,8 @@ func (w *watcher) handOn(fd int) {
 		r.blind.Store(true)
 	case ok:
 		r.opened(img, nid)
+	default:
+		r.openedTop(handle.Bytes())
 	}
 }
 
