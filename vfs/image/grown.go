@@ -445,6 +445,29 @@ func (p *extent) path() string {
 	return strings.Join(names, "/")
 }
 
+// indexLocked returns the index of the entry that has an inode in the region of p; -1: there is none
+// of that number. It searches: the inodes in the region lie in the order of the entries, and those of
+// directories are not there.
+func (p *extent) indexLocked(nid uint32) int {
+	isThere := func(nid uint32) bool { at := erofs.RegionAt(uint64(nid)); return at > p.at && at < p.at+p.bytes }
+	for from, to := 0, len(p.nids); from < to; {
+		middle := from + (to-from)/2
+		i := middle
+		for i < to && !isThere(p.nids[i]) {
+			i++
+		}
+		switch {
+		case i == to || p.nids[i] > nid:
+			to = middle
+		case p.nids[i] < nid:
+			from = i + 1
+		default:
+			return i
+		}
+	}
+	return -1
+}
+
 // directory returns the directory of p, if that needs no waiting: a written one is kept.
 func (g *grown) directory(p *extent) (*tree.Directory, bool) {
 	g.mu.Lock()
@@ -491,7 +514,7 @@ func (g *grown) Node(nid uint64) (erofs.Node, error) {
 		return erofs.Node{Path: p.path(), Mode: unix.S_IFDIR | p.entry.Perm}, nil
 	}
 	g.mu.Lock()
-	i := slices.Index(p.nids, uint32(nid))
+	i := p.indexLocked(uint32(nid))
 	g.mu.Unlock()
 	if i < 0 {
 		return erofs.Node{}, erofs.ErrNotFound

@@ -233,6 +233,50 @@ func TestGrownNodes(t *testing.T) {
 	}
 }
 
+// mixed is an extent of so many entries, every tenth of which is a directory.
+func mixed(entries int) *extent {
+	p := &extent{at: 7 * erofs.BlockSize, bytes: int64(entries+1) * erofs.BlockSize}
+	for i := range entries {
+		at := p.at + int64(i+1)*64
+		if i%10 == 3 || i < 20 {
+			at = p.at + p.bytes + int64(i)*erofs.BlockSize
+		}
+		p.nids = append(p.nids, erofs.NID(at))
+	}
+	return p
+}
+
+// TestIndexOfEntry: each file is found by its number, and no directory, which has its own extent.
+func TestIndexOfEntry(t *testing.T) {
+	for _, entries := range []int{0, 1, 19, 20, 21, 22, 23, 1000} {
+		p := mixed(entries)
+		for i, nid := range p.nids {
+			want := i
+			if erofs.RegionAt(uint64(nid)) >= p.at+p.bytes {
+				want = -1
+			}
+			if got := p.indexLocked(nid); got != want {
+				t.Errorf("entry %d of %d is found at %d, want %d", i, entries, got, want)
+			}
+			if got := p.indexLocked(nid + 1); got >= 0 && p.nids[got] != nid+1 {
+				t.Errorf("number %d is found at %d", nid+1, got)
+			}
+		}
+		if got := p.indexLocked(erofs.NID(p.at)); got >= 0 {
+			t.Errorf("the directory itself is its entry %d", got)
+		}
+	}
+}
+
+// BenchmarkIndexOfEntry is the cost of an open in a directory with 200,000 entries: the kernel holds
+// ever more events if they come faster than they are handled.
+func BenchmarkIndexOfEntry(b *testing.B) {
+	p := mixed(200_000)
+	for i := 0; b.Loop(); i++ {
+		p.indexLocked(p.nids[i*7919%len(p.nids)])
+	}
+}
+
 // failures counts the errors that a root got.
 type failures struct {
 	nobodyWaits
