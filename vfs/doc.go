@@ -54,7 +54,8 @@
 // For a metadata image, the kernel reports only opens: of files, and of directories for a listing.
 // They are reported within some 50 ms, and before Stats or Close return. A directory counts as read
 // when something in it is read; lookups of names are not seen. A file is reported by its path among
-// the inputs, also if the action has moved it.
+// the inputs, also if the action has moved it. A file that is opened to be overwritten (O_TRUNC)
+// counts as read, and truncate(2) does not; with FUSE it is the other way round.
 //
 // # Roots without inputs
 //
