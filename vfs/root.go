@@ -71,6 +71,9 @@ type Stats struct {
 	FilesRead       int64
 	SymlinksRead    int64
 	BytesRead       int64 // total size of the opened files
+	// Incomplete: more was read. The kernel reported opens in metadata images faster than they could
+	// be counted, or not at all.
+	Incomplete bool
 
 	// Lookups and Absent count the names that the kernel asked for, existing and missing ones: for
 	// a stat, as part of a path, or before an open. They are not reads. The kernel asks once for
@@ -278,6 +281,7 @@ func (r *Root) Stats() Stats {
 		r.images.Drain()
 	}
 	s := r.reads.total()
+	s.Incomplete = r.images != nil && !r.images.SeesAll()
 	if r.inputs != nil {
 		s.Lookups, s.Absent = r.inputs.Lookups()
 	}

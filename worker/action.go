@@ -274,6 +274,9 @@ func (a *action) finish(ctx context.Context, response *repb.ExecuteResponse) {
 		fields = append(fields, zap.Int64("files_read", a.last.read.FilesRead), zap.Int64("bytes_read", a.last.read.BytesRead),
 			zap.Int64("root_files", a.last.size.Files), zap.Int64("root_bytes", a.last.size.Bytes),
 			zap.Bool("root_whole", a.last.size.Whole), zap.Duration("stall", a.last.stalled))
+		if a.last.read.Incomplete {
+			fields = append(fields, zap.Bool("reads_incomplete", true))
+		}
 	}
 	fields = append(append(fields, a.last.used.Fields()...), a.ahead.Fields()...)
 	fields = append(append(fields, a.former.Fields()...), a.peerFields()...)

@@ -323,6 +323,7 @@ func (r *run) appendInputUse(list []*anypb.Any) []*anypb.Any {
 		RootFiles:       r.size.Files,
 		RootBytes:       r.size.Bytes,
 		RootWhole:       r.size.Whole,
+		ReadsIncomplete: stats.Incomplete,
 	})
 }
 

@@ -46,9 +46,12 @@ type InputRoot struct {
 	RootBytes int64 `protobuf:"varint,8,opt,name=root_bytes,json=rootBytes,proto3" json:"root_bytes,omitempty"`
 	// The worker knows all directories of the input root; otherwise the two figures above cover only
 	// those that it knows.
-	RootWhole     bool `protobuf:"varint,9,opt,name=root_whole,json=rootWhole,proto3" json:"root_whole,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	RootWhole bool `protobuf:"varint,9,opt,name=root_whole,json=rootWhole,proto3" json:"root_whole,omitempty"`
+	// The command opened files faster than the worker could count: the first three figures, and those
+	// of Prefetch, are too small.
+	ReadsIncomplete bool `protobuf:"varint,10,opt,name=reads_incomplete,json=readsIncomplete,proto3" json:"reads_incomplete,omitempty"`
+	unknownFields   protoimpl.UnknownFields
+	sizeCache       protoimpl.SizeCache
 }
 
 func (x *InputRoot) Reset() {
@@ -140,6 +143,13 @@ func (x *InputRoot) GetRootBytes() int64 {
 func (x *InputRoot) GetRootWhole() bool {
 	if x != nil {
 		return x.RootWhole
+	}
+	return false
+}
+
+func (x *InputRoot) GetReadsIncomplete() bool {
+	if x != nil {
+		return x.ReadsIncomplete
 	}
 	return false
 }
@@ -626,7 +636,7 @@ var File_proto_actionstats_actionstats_proto protoreflect.FileDescriptor
 
 const file_proto_actionstats_actionstats_proto_rawDesc = "" +
 	"\n" +
-	"#proto/actionstats/actionstats.proto\x12\x16forerunner.actionstats\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd0\x02\n" +
+	"#proto/actionstats/actionstats.proto\x12\x16forerunner.actionstats\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xfb\x02\n" +
 	"\tInputRoot\x12)\n" +
 	"\x10directories_read\x18\x01 \x01(\x03R\x0fdirectoriesRead\x12\x1d\n" +
 	"\n" +
@@ -641,7 +651,9 @@ const file_proto_actionstats_actionstats_proto_rawDesc = "" +
 	"\n" +
 	"root_bytes\x18\b \x01(\x03R\trootBytes\x12\x1d\n" +
 	"\n" +
-	"root_whole\x18\t \x01(\bR\trootWhole\"\xce\x03\n" +
+	"root_whole\x18\t \x01(\bR\trootWhole\x12)\n" +
+	"\x10reads_incomplete\x18\n" +
+	" \x01(\bR\x0freadsIncomplete\"\xce\x03\n" +
 	"\bPrefetch\x12\x18\n" +
 	"\aprofile\x18\x01 \x01(\tR\aprofile\x12/\n" +
 	"\x13directories_fetched\x18\x02 \x01(\x03R\x12directoriesFetched\x123\n" +

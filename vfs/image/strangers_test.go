@@ -247,3 +247,27 @@ func TestFloodOfOpens(t *testing.T) {
 	}
 	c.watcher.turn <- struct{}{}
 }
+
+// TestSeesAll: whether more can have been read in images than was told.
+func TestSeesAll(t *testing.T) {
+	for _, c := range []struct {
+		grafts []*graft
+		watch  uint32
+		blind  bool
+		want   bool
+	}{
+		{nil, unwatched, false, true},
+		{[]*graft{{}}, unwatched, false, false},
+		{[]*graft{{}}, watched, false, true},
+		{[]*graft{{}}, watched, true, false},
+		{[]*graft{{}}, watchOver, false, true},
+		{[]*graft{{}}, watchOver, true, false},
+	} {
+		v := &View{grafts: c.grafts}
+		v.watch.Store(c.watch)
+		v.blind.Store(c.blind)
+		if got := v.SeesAll(); got != c.want {
+			t.Errorf("%d images, state %d, blind %t: %t", len(c.grafts), c.watch, c.blind, got)
+		}
+	}
+}

@@ -207,6 +207,11 @@ func (v *View) openedTop(handle []byte) {
 	}
 }
 
+// SeesAll reports whether all opens in images were told, as far as the kernel has reported them.
+func (v *View) SeesAll() bool {
+	return len(v.grafts) == 0 || v.watch.Load() != unwatched && !v.blind.Load()
+}
+
 // TellBlobs returns when Hooks.Blob has been called for all blobs that were opened in images until
 // now or, if these are unknown, for all blobs of the images. The error wraps vouch.ErrDamaged if an
 // image cannot list them.
@@ -215,7 +220,7 @@ func (v *View) TellBlobs() error {
 		return nil
 	}
 	v.Drain()
-	if v.watch.Load() != unwatched && !v.blind.Load() {
+	if v.SeesAll() {
 		return nil
 	}
 	seen := map[digest.Digest]struct{}{}
