@@ -257,13 +257,16 @@ func (c *Cache) use(path string, d digest.Digest) *image {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	img := c.byPath[path][d]
-	if img == nil {
-		return nil
+	if img != nil {
+		c.countUserLocked(img)
 	}
+	return img
+}
+
+func (c *Cache) countUserLocked(img *image) {
 	c.clock++
 	img.lastUse = c.clock
 	img.users++
-	return img
 }
 
 // release ends a use.

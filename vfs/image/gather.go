@@ -147,8 +147,12 @@ func (c *Cache) useGathered(path string, at digest.Digest, source Source) *image
 	if !ok {
 		return nil
 	}
-	for _, img := range c.gathered(path, dir) {
-		if c.use(path, img.digest) == img {
+	fit := c.gathered(path, dir)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, img := range fit {
+		if !img.retired { // meanwhile
+			c.countUserLocked(img)
 			return img
 		}
 	}
