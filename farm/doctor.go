@@ -372,10 +372,9 @@ func (w *Worker) askStorage(ctx context.Context, wanted bool) (string, error) {
 	if !wanted {
 		return "--storage or --scheduler says which one to ask", errSkipped
 	}
-	examined := w.Logger
-	w.Logger = zap.NewNop() // what it warns of is in the error
-	conn, storage, err := w.dial()
-	w.Logger, w.Client.Logger = examined, examined
+	quiet := *w
+	quiet.Logger = zap.NewNop() // what it warns of is in the error
+	conn, storage, err := quiet.dial()
 	if err != nil {
 		return "", err
 	}

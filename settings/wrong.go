@@ -8,8 +8,8 @@ import (
 )
 
 // A WrongError means that the settings or arguments of a program cannot be used, alone or together.
-// The program has done nothing. Every check of a setting returns one: package flags gives it its
-// exit code.
+// The program has done nothing, but for a lack of the machine that shows later. Every check of a
+// setting returns one: package flags gives it its exit code.
 type WrongError struct{ Err error }
 
 func (e *WrongError) Error() string { return e.Err.Error() }

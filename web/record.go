@@ -154,18 +154,10 @@ func (p *recordPages) kept(ctx context.Context, r *historypb.Record, title strin
 // command returns the command of an operation; nil if the storage has it no more, or the viewer may
 // not read the content of the instance name, as some owners of operations may not.
 func (p *recordPages) command(ctx context.Context, r *historypb.Record) *repb.Command {
-	fn, err := stored.Function(r.GetDigestFunction())
-	if err != nil {
+	if !mayRead(ctx, r.GetInstanceName()) {
 		return nil
 	}
-	d, err := stored.Digest(fn, r.GetCommand())
-	if err != nil || !mayRead(ctx, r.GetInstanceName()) {
-		return nil
-	}
-	command := &repb.Command{}
-	if _, err := stored.Message(ctx, p.blobs(r.GetInstanceName(), fn), d, stored.MaxBytes, command); err != nil {
-		return nil
-	}
+	command, _ := stored.Command(ctx, p.blobs, r)
 	return command
 }
 

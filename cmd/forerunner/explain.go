@@ -70,9 +70,11 @@ func (c *adminCall) toStorage(address string) (conn *grpc.ClientConn, done func(
 	return conn, func() { _ = conn.Close() }, nil
 }
 
-// blobsOf returns the blobs of an instance name.
-func blobsOf(conn *grpc.ClientConn, instance string, fn digest.Function) stored.Blobs {
-	return casclient.New(conn, casclient.Options{InstanceName: instance, Function: fn, RetryFor: explainPatience})
+// blobsOf returns the blobs of instance names in a storage.
+func blobsOf(conn *grpc.ClientConn) func(instance string, fn digest.Function) stored.Blobs {
+	return func(instance string, fn digest.Function) stored.Blobs {
+		return casclient.New(conn, casclient.Options{InstanceName: instance, Function: fn, RetryFor: explainPatience})
+	}
 }
 
 // explain prints why an action, or the operation of a name, ran.
@@ -91,7 +93,7 @@ func (c *adminCall) explain(ctx context.Context, name, storage string) error {
 		Records: func(ctx context.Context, req *admin.ListRecordsRequest) (*admin.ListRecordsResponse, error) {
 			return c.ListRecords(ctx, req)
 		},
-		Blobs: func(instance string, fn digest.Function) stored.Blobs { return blobsOf(conn, instance, fn) },
+		Blobs: blobsOf(conn),
 		Profile: func(ctx context.Context, instance string, reduced digest.Digest) ([]byte, error) {
 			return profileOf(ctx, c.conn, instance, reduced)
 		},

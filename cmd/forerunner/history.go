@@ -135,21 +135,20 @@ func (c *adminCall) printRecords(list []*historypb.Record) error {
 		{title: "WORKER", rank: 8, least: 8, enough: 24, isEnd: true},
 	}
 	var rows [][]string
+	width := c.columns()
 	for _, r := range list {
+		name := r.GetOperation()
+		if width > 0 { // its beginning is the same for all, and may be omitted
+			name = text.OperationID(name)
+		}
 		ran := "-"
 		if r.GetStarted() != nil {
 			ran = r.GetEnded().AsTime().Sub(r.GetStarted().AsTime()).Round(time.Millisecond).String()
 		}
 		rows = append(rows, []string{
-			r.GetOperation(), r.GetEnded().AsTime().UTC().Format(time.RFC3339), ran, strconv.Itoa(int(r.GetAttempts())), facts.Outcome(r),
+			name, r.GetEnded().AsTime().UTC().Format(time.RFC3339), ran, strconv.Itoa(int(r.GetAttempts())), facts.Outcome(r),
 			dash(r.GetMnemonic()), facts.Name(r), dash(r.GetInvocation()), dash(r.GetUser()), dash(text.Machine(r.GetWorker())),
 		})
-	}
-	width := c.columns()
-	for _, row := range rows {
-		if width > 0 { // its beginning is the same for all, and may be omitted
-			row[0] = text.OperationID(row[0])
-		}
 	}
 	return printColumns(c.out, columns, rows, width)
 }

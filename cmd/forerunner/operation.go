@@ -92,23 +92,16 @@ func (c *adminCall) notMade(ctx context.Context, r *historypb.Record, storage st
 	if r.GetOutcome() != historypb.Outcome_SUCCEEDED {
 		return nil, nil
 	}
-	fn, err := stored.Function(r.GetDigestFunction())
-	if err != nil {
-		return nil, nil
-	}
-	d, err := stored.Digest(fn, r.GetCommand())
-	if err != nil {
-		return nil, nil
-	}
 	conn, done, err := c.toStorage(storage)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
-	command := &repb.Command{}
-	if _, err := stored.Message(ctx, blobsOf(conn, r.GetInstanceName(), fn), d, stored.MaxBytes, command); status.Code(err) == codes.Unavailable && storage != "" {
+	command, err := stored.Command(ctx, blobsOf(conn), r)
+	if status.Code(err) == codes.Unavailable && storage != "" {
 		return nil, fmt.Errorf("--storage %s: %v", storage, err)
-	} else if err != nil {
+	}
+	if err != nil {
 		return nil, nil
 	}
 	if !c.json {

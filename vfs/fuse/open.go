@@ -34,14 +34,7 @@ func (o opened) close() {
 func (l *Layer) open(a access, n *Node) (*blob, fuse.Status) {
 	b := l.blobs.use(n.Digest, n.id)
 	if b == nil {
-		l.hooks.Blob(n.Digest)
-		o, ok := l.openLocal(n.Digest)
-		var err error
-		if !ok {
-			o, err, ok = await(a, func(ctx context.Context) (opened, error) {
-				return l.openBlob(ctx, n.Digest)
-			}, opened.close)
-		}
+		o, err, ok := l.obtain(a, n.Digest, l.openBlob)
 		if !ok {
 			return nil, fuse.EIO // the caller has ended
 		}
@@ -70,6 +63,17 @@ func (l *Layer) add(n *Node, o opened) *blob {
 	return b
 }
 
+// obtain opens a local blob, and otherwise waits for open, as await does.
+func (l *Layer) obtain(
+	a access, d digest.Digest, open func(context.Context, digest.Digest) (opened, error),
+) (o opened, err error, ok bool) {
+	l.hooks.Blob(d)
+	if o, ok := l.openLocal(d); ok {
+		return o, nil, true
+	}
+	return await(a, func(ctx context.Context) (opened, error) { return open(ctx, d) }, opened.close)
+}
+
 // openLocal is openBlob for a blob that is on the local disk. False: it may have to be fetched, or
 // openBlob returns the error.
 func (l *Layer) openLocal(d digest.Digest) (o opened, ok bool) {
@@ -83,7 +87,7 @@ func (l *Layer) openLocal(d digest.Digest) (o opened, ok bool) {
 	return o, o.check(d) == nil
 }
 
-// openBlob opens the blob. Its hook was called before.
+// openBlob opens the blob.
 func (l *Layer) openBlob(ctx context.Context, d digest.Digest) (o opened, err error) {
 	if source, ok := l.source.(ArrivingSource); ok {
 		o.file, o.data, err = source.OpenArriving(ctx, d)
@@ -123,14 +127,10 @@ func (l *Layer) readOnce(a access, id uint64, buf []byte, off int64) (fuse.ReadR
 	if n == nil || n.Kind != tree.File {
 		return nil, fuse.ENOENT
 	}
-	l.hooks.Blob(n.Digest)
-	o, ok := l.openLocal(n.Digest)
-	var err error
-	if !ok {
-		o.file, err, ok = await(a, func(ctx context.Context) (*os.File, error) {
-			return l.source.OpenBlob(ctx, n.Digest)
-		}, func(f *os.File) { _ = f.Close() })
-	}
+	o, err, ok := l.obtain(a, n.Digest, func(ctx context.Context, d digest.Digest) (opened, error) {
+		file, err := l.source.OpenBlob(ctx, d)
+		return opened{file: file}, err
+	})
 	if !ok {
 		return nil, fuse.EIO // the caller has ended
 	}

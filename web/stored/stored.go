@@ -6,12 +6,14 @@ import (
 	"strconv"
 	"strings"
 
+	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/intake"
+	historypb "github.com/forerunner-build/forerunner/proto/history"
 )
 
 // Blobs reads from a storage. Read returns all bytes of a small blob; the caller may change them.
@@ -43,6 +45,24 @@ func decode(b []byte, d digest.Digest, m proto.Message) error {
 		return status.Errorf(codes.InvalidArgument, "%s is not a valid %s: %v", d, m.ProtoReflect().Descriptor().Name(), err)
 	}
 	return nil
+}
+
+// Command reads the command of an operation from the storage of its instance name, which blobs
+// returns.
+func Command(ctx context.Context, blobs func(instance string, fn digest.Function) Blobs, r *historypb.Record) (*repb.Command, error) {
+	fn, err := Function(r.GetDigestFunction())
+	if err != nil {
+		return nil, err
+	}
+	d, err := Digest(fn, r.GetCommand())
+	if err != nil {
+		return nil, err
+	}
+	command := &repb.Command{}
+	if _, err := Message(ctx, blobs(r.GetInstanceName(), fn), d, MaxBytes, command); err != nil {
+		return nil, err
+	}
+	return command, nil
 }
 
 // Function returns the digest function of that name.
