@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
+	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
@@ -510,6 +512,82 @@ func TestImageOfRootListed(t *testing.T) {
 		}
 		if i == 0 {
 			learn(t, f, src, lookAround(t), root)
+		}
+	}
+}
+
+// TestImageReadsAtRandom reads, changes, moves, links and replaces files of images at random, and
+// wants exactly those inputs reported that were opened, by their names among the inputs.
+func TestImageReadsAtRandom(t *testing.T) {
+	src := vfstest.NewSource(t)
+	f := openImageFS(t, src, nil)
+	root := src.Tree(t, append(toolchain("sdk"), toolchain("lib")...)...)
+	learn(t, f, src, lookAround(t), root)
+	for seed := range uint64(20) {
+		rnd := rand.New(rand.NewPCG(seed, 1))
+		var seen readHook
+		r := openRoot(t, f, RootSpec{Name: fmt.Sprint(seed), Digest: root, Source: src, OnFirstRead: seen.hook})
+		if imagesOf(r) == 0 {
+			t.Fatal("the root shows no image")
+		}
+		at := func(p string) string { return filepath.Join(r.Path(), p) }
+		input := map[string]string{} // which input a path shows; none of what is written anew
+		var paths []string
+		for _, p := range append(toolchain("sdk"), toolchain("lib")...) {
+			if p = strings.TrimSuffix(p, "!"); !strings.HasSuffix(p, "/") {
+				paths = append(paths, p)
+				input[p] = p
+			}
+		}
+		opened := map[string]bool{}
+		note := func(p string) {
+			if input[p] != "" {
+				opened["file "+input[p]] = true
+			}
+		}
+		for i := range 150 {
+			p := paths[rnd.IntN(len(paths))]
+			other := fmt.Sprintf("%s.%d", p, i)
+			var err error
+			switch rnd.IntN(8) {
+			case 0, 1, 2:
+				note(p)
+				_, err = os.ReadFile(at(p))
+			case 3:
+				err = os.Chmod(at(p), 0o755)
+			case 4:
+				err = os.Rename(at(p), at(other))
+				input[other], paths[slices.Index(paths, p)] = input[p], other
+			case 5:
+				err = os.Link(at(p), at(other))
+				input[other], paths = input[p], append(paths, other)
+			case 6:
+				err = errors.Join(os.WriteFile(at(other), []byte("new"), 0o600), os.Rename(at(other), at(p)))
+				input[p] = ""
+			case 7:
+				note(p)
+				var file *os.File
+				if file, err = os.OpenFile(at(p), os.O_RDWR|os.O_APPEND, 0); err == nil {
+					_, err = file.WriteString("more")
+					err = errors.Join(err, file.Close())
+				}
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		files := r.Stats().FilesRead
+		var got []string
+		for _, line := range seen.list() {
+			if strings.HasPrefix(line, "file ") {
+				got = append(got, line)
+			}
+		}
+		if want := slices.Sorted(maps.Keys(opened)); !slices.Equal(got, want) || int(files) != len(want) {
+			t.Errorf("seed %d: %d files read:\n%s\nwant:\n%s", seed, files, strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+		if err := r.Close(); err != nil {
+			t.Error(err)
 		}
 	}
 }

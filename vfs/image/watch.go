@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
 	"runtime"
 	"sync"
 	"sync/atomic"
@@ -61,6 +62,16 @@ type watcher struct {
 	mu    sync.Mutex
 	roots map[fsid]*View    // watched views, by the id of their overlay
 	alone map[imageID]*View // those of them with a grown image, by the id of that
+	known map[uint64]origin // where files with that device come from, as far as seen
+}
+
+// An origin is an image in a watched root. Without xino, overlayfs gives the files of each file
+// system below it a device of their own, which no other mount has meanwhile, and the inode numbers
+// that they have there, also after the action has written to them. To ask for these is much cheaper
+// than for a file handle.
+type origin struct {
+	root  *View
+	image imageID
 }
 
 // newWatcher opens the group and starts to read it. Only close ends that.
@@ -82,6 +93,7 @@ func newWatcher() (*watcher, error) {
 		done:  make(chan struct{}),
 		roots: map[fsid]*View{},
 		alone: map[imageID]*View{},
+		known: map[uint64]origin{},
 		taken: map[*View]int{},
 		now:   time.Now,
 	}
@@ -165,6 +177,7 @@ func (w *watcher) forget(r *View) {
 	if only := r.grownImage(); only != nil {
 		delete(w.alone, only.id)
 	}
+	maps.DeleteFunc(w.known, func(_ uint64, o origin) bool { return o.root == r })
 }
 
 // is reports whether the kernel uses this thread to open files again that others have opened.
@@ -214,6 +227,15 @@ func (w *watcher) drain() {
 
 // handOn reports the opened file to its root, if it is from an image.
 func (w *watcher) handOn(fd int) {
+	dev, inode, isFile := inodeOf(fd)
+	if isFile {
+		if from, ok := w.origin(dev); ok {
+			if w.count(from.root) {
+				from.root.opened(from.image, inode)
+			}
+			return
+		}
+	}
 	var img imageID
 	var nid uint64
 	var ok bool
@@ -228,9 +250,38 @@ func (w *watcher) handOn(fd int) {
 		r.blind.Store(true)
 	case ok:
 		r.opened(img, nid)
+		if isFile && inode == nid {
+			w.know(dev, origin{r, img})
+		}
 	default:
 		r.openedTop(handle.Bytes())
 	}
+}
+
+// inodeOf returns the device and inode number of an open file, without a question to a file system
+// that this process serves.
+func inodeOf(fd int) (dev, inode uint64, isFile bool) {
+	var st unix.Statx_t
+	err := unix.Statx(fd, "", unix.AT_EMPTY_PATH|unix.AT_STATX_DONT_SYNC, unix.STATX_TYPE|unix.STATX_INO, &st)
+	isFile = err == nil && st.Mask&unix.STATX_INO != 0 && st.Mode&unix.S_IFMT == unix.S_IFREG
+	return unix.Mkdev(st.Dev_major, st.Dev_minor), st.Ino, isFile
+}
+
+// know remembers an origin, unless its root was forgotten meanwhile: later another one may have the
+// device.
+func (w *watcher) know(dev uint64, o origin) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.roots[o.root.overlay] == o.root {
+		w.known[dev] = o
+	}
+}
+
+func (w *watcher) origin(dev uint64) (origin, bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	o, ok := w.known[dev]
+	return o, ok
 }
 
 // viewOf returns the root in which the file was opened, which may be one of that image; nil: it is
