@@ -207,6 +207,11 @@ func (i *issuer) identify(ctx context.Context, code string, by proof) (*auth.Ide
 	if err := verified.Claims(&claims); err != nil {
 		return nil, status.Errorf(codes.PermissionDenied, "the ID token of %s is not good: %v", i.title(), err)
 	}
+	// A token may name several audiences, and then says which one it was made for (OpenID Connect
+	// Core 1.0, 3.1.3.7).
+	if to, said := claims["azp"]; said && to != i.ClientID {
+		return nil, status.Errorf(codes.PermissionDenied, "the ID token of %s was made for another client, %q: log in again", i.title(), to)
+	}
 	return i.identity(claims)
 }
 

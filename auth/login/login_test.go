@@ -12,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 
 	"github.com/forerunner-build/forerunner/auth"
+	"github.com/forerunner-build/forerunner/auth/login/logintest"
 )
 
 // TestLogIn logs a user in, restarts, and logs the user out. The cookie must be useless afterwards.
@@ -57,6 +58,7 @@ func TestRefusedTokens(t *testing.T) {
 		"nonce of another log-in":   {map[string]any{"nonce": "x"}, "of another log-in"},
 		"no nonce":                  {map[string]any{"nonce": nil}, "of another log-in"},
 		"audience":                  {map[string]any{"aud": "mail"}, "audience"},
+		"made for another client":   {map[string]any{"aud": []string{"mail", logintest.ClientID}, "azp": "mail"}, "made for another client"},
 		"issuer":                    {map[string]any{"iss": "https://other.example.com"}, "different provider"},
 		"expired":                   {map[string]any{"exp": time.Now().Add(-auth.DefaultLeeway - time.Minute).Unix()}, "expired"},
 		"no user":                   {map[string]any{"email": nil}, "its claim email does not name one user"},
