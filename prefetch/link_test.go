@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
@@ -119,8 +120,9 @@ type distant struct {
 // onWay is a call that is under way.
 type onWay struct {
 	over chan struct{}
-	// Guarded by storage.mu: of a large file that nobody waits for. Nil: it does not yield.
-	patient *transfer
+	// Guarded by storage.mu.
+	yields  bool      // it is for a large file that nobody waits for
+	carried *transfer // nil: it is not on the link yet
 	stopped bool
 }
 
@@ -150,77 +152,98 @@ func (s *distant) Yield(yields bool) {
 func (s *distant) yieldLocked() {
 	rest := s.yields && (s.missing > 0 || time.Now().Before(s.until))
 	for _, call := range s.calls {
-		if call.patient != nil && call.stopped != rest {
+		if call.yields {
 			s.stopLocked(call, rest)
 		}
 	}
 }
 
+// stopLocked stops a call, or has it go on.
 func (s *distant) stopLocked(call *onWay, stopped bool) {
-	if call.stopped = stopped; stopped {
-		s.link.stop(call.patient, s.trip)
-	} else {
-		s.link.resume(call.patient, s.trip)
+	switch {
+	case call.carried == nil || call.stopped == stopped:
+		return
+	case stopped:
+		s.link.stop(call.carried, s.trip)
+	default:
+		s.link.resume(call.carried, s.trip)
 	}
+	call.stopped = stopped
 }
 
 // bring fetches in one call what is neither here nor under way, and waits for all of it.
 func (s *distant) bring(ctx context.Context, ds []digest.Digest, yields bool) (fetched []digest.Digest, err error) {
-	own := &onWay{over: make(chan struct{})}
-	var others []chan struct{}
-	var bytes int64
 	s.mu.Lock()
+	j := s.joinLocked(ds, yields)
+	s.mu.Unlock()
+	return s.complete(ctx, j)
+}
+
+// A joint request is one for blobs of which some may be under way.
+type joint struct {
+	own    *onWay // for those that are neither here nor under way
+	ds     []digest.Digest
+	others []*onWay
+}
+
+// joinLocked begins a request for what is not here. Whether it is under way is decided only here, so
+// that it does not matter which of two callers comes first.
+func (s *distant) joinLocked(ds []digest.Digest, yields bool) joint {
+	j := joint{own: &onWay{over: make(chan struct{}), yields: yields}}
 	for _, d := range ds {
 		if call := s.calls[d]; call != nil {
-			others = append(others, call.over)
+			j.others = append(j.others, call)
 		} else if !s.local[d] {
-			s.calls[d] = own
-			fetched = append(fetched, d)
-			bytes += d.SizeBytes()
+			s.calls[d] = j.own
+			j.ds = append(j.ds, d)
 		}
 	}
-	s.mu.Unlock()
-	if len(fetched) > 0 {
+	return j
+}
+
+// complete fetches what j has begun, and waits for all of it.
+func (s *distant) complete(ctx context.Context, j joint) (fetched []digest.Digest, err error) {
+	if len(j.ds) > 0 {
 		select {
 		case <-time.After(s.trip):
-			s.carry(ctx, own, bytes, yields)
+			s.carry(ctx, j.own, sizes(j.ds))
 		case <-ctx.Done():
 		}
 		s.mu.Lock()
-		for _, d := range fetched {
+		for _, d := range j.ds {
 			s.local[d] = ctx.Err() == nil
 			delete(s.calls, d)
 		}
 		s.mu.Unlock()
-		close(own.over)
+		close(j.own.over)
 	}
-	for _, call := range others {
+	for _, call := range j.others {
 		select {
-		case <-call:
+		case <-call.over:
 		case <-ctx.Done():
 		}
 	}
-	return fetched, ctx.Err()
+	return j.ds, ctx.Err()
 }
 
 // carry carries the bytes of a call.
-func (s *distant) carry(ctx context.Context, call *onWay, bytes int64, yields bool) {
-	t := s.link.begin(bytes)
-	if yields {
-		s.mu.Lock()
-		call.patient = t
-		s.yieldLocked()
-		s.mu.Unlock()
-	}
-	s.link.carry(ctx, t)
+func (s *distant) carry(ctx context.Context, call *onWay, bytes int64) {
+	s.mu.Lock()
+	call.carried = s.link.begin(bytes)
+	s.yieldLocked()
+	s.mu.Unlock()
+	s.link.carry(ctx, call.carried)
 }
 
 // need has a blob fetched for somebody who waits, and returns for how long.
 func (s *distant) need(t testing.TB, d digest.Digest) time.Duration {
 	began := time.Now()
 	for !s.has(d) {
-		ended := s.wait(d)
-		if _, err := s.bring(t.Context(), []digest.Digest{d}, false); err != nil {
+		s.mu.Lock()
+		j := s.joinLocked([]digest.Digest{d}, false)
+		ended := s.waitLocked(j)
+		s.mu.Unlock()
+		if _, err := s.complete(t.Context(), j); err != nil {
 			t.Fatal(err)
 		}
 		ended()
@@ -228,18 +251,16 @@ func (s *distant) need(t testing.TB, d digest.Digest) time.Duration {
 	return time.Since(began)
 }
 
-// wait notes that somebody waits for d until ended is called.
-func (s *distant) wait(d digest.Digest) (ended func()) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	began := time.Now()
-	if call := s.calls[d]; call != nil {
-		if call.patient != nil && call.stopped {
-			s.stopLocked(call, false)
-		}
-		call.patient = nil
+// waitLocked notes that somebody waits for one blob until ended is called.
+func (s *distant) waitLocked(j joint) (ended func()) {
+	for _, call := range j.others {
+		call.yields = false
+		s.stopLocked(call, false)
+	}
+	if len(j.ds) == 0 {
 		return func() {}
 	}
+	began := time.Now()
 	s.missing++
 	s.yieldLocked()
 	return func() {
@@ -252,6 +273,36 @@ func (s *distant) wait(d digest.Digest) (ended func()) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			s.yieldLocked()
+		})
+	}
+}
+
+// TestLinkOfWhatSomebodyWaitsFor: a large file that somebody waits for does not stand still, also if
+// none of it was on the link when he came. Others do, while somebody waits for another file.
+func TestLinkOfWhatSomebodyWaitsFor(t *testing.T) {
+	const alone = 8 << 20 // bytes that take a second, and a trip
+	for _, waits := range []bool{false, true} {
+		synctest.Test(t, func(t *testing.T) {
+			s := newDistant(distance{roundTrip, alone})
+			large, small := fileDigest("large", alone), fileDigest("small", alone)
+			var took time.Duration
+			var calls sync.WaitGroup
+			s.Yield(true)
+			calls.Go(func() {
+				began := time.Now()
+				_, _ = s.Prefetch(t.Context(), []digest.Digest{large})
+				took = time.Since(began)
+			})
+			time.Sleep(roundTrip / 2)
+			if waits {
+				calls.Go(func() { s.need(t, large) })
+			}
+			s.need(t, small)
+			calls.Wait()
+			// Both share the link, or the large one waits for the small one, and as long again.
+			if least, most := 2*time.Second, 2*time.Second+4*roundTrip; waits != (took <= most) || took < least {
+				t.Errorf("somebody waits: %t, it takes %s", waits, took)
+			}
 		})
 	}
 }
