@@ -88,10 +88,11 @@
 // All calls share a link with those of the action. So the race has no more predicted bytes in
 // flight than the link carries in about a round trip (pace): from 512 KiB on the window grows while
 // calls take little longer than a round trip, up to 16 MiB, and shrinks while they take longer. If
-// shrinking does not help, calls are slow because the machine is busy. The races of a worker have
-// equal shares of the window. While half of it is used for files that are read earlier, later ones
-// are not requested. Large files come one after another if they exceed it; those of 64 MiB hold
-// back nothing.
+// shrinking does not help, calls are slow because the machine is busy. That is only known of calls
+// beside which no more was in flight than the window admits: it does not bound neighbours, nor a
+// file that is larger. The races of a worker have equal shares of the window. While half of it is
+// used for files that are read earlier, later ones are not requested. Large files come one after
+// another if they exceed it; those of 64 MiB hold back nothing.
 //
 // If parts of a large file are known, they are requested like a small file, in calls of their own
 // (Source.PrefetchRanges), and the whole file in its turn as a large one: an opened file must be

@@ -69,8 +69,37 @@ func (p *pace) turn(busy bool) {
 	}
 }
 
-// took records how long a call took, and whether much of the window was in use meanwhile.
-func (p *pace) took(began time.Time, bytes int64, full bool) {
+// A usage is how a race used its share of the window while a call was under way.
+type usage struct {
+	full bool // at least half of it was in use
+	// No more bytes were in flight than it admits. Neighbours do not wait for it, and one file may be
+	// larger: then calls are not quicker with a smaller window.
+	bounded bool
+}
+
+// used has when calls began after which so many bytes were in flight: calls of that time or before
+// had them beside them.
+type used struct{ full, beyond time.Time }
+
+// note notes that a call begins, with which so many bytes are in flight. A call has most bytes at
+// most, except for a single file.
+func (u *used) note(total, share, most int64) {
+	now := time.Now()
+	if 2*total >= share {
+		u.full = now
+	}
+	if total > share+most {
+		u.beyond = now
+	}
+}
+
+// since returns the usage since a call began.
+func (u *used) since(began time.Time) usage {
+	return usage{full: !u.full.Before(began), bounded: u.beyond.Before(began)}
+}
+
+// took records how long a call took that carried so many bytes of files.
+func (p *pace) took(began time.Time, bytes int64, use usage) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	took := max(time.Since(began), 1)
@@ -78,11 +107,11 @@ func (p *pace) took(began time.Time, bytes int64, full bool) {
 		p.trip = took
 	}
 	tolerated, news, before := max(p.trip, paceSlack), !began.Before(p.shrunk), time.Duration(0)
-	if news {
+	if news && use.bounded {
 		before, p.over = p.over, 0
 	}
 	switch over := took - p.trip; {
-	case over <= tolerated && full:
+	case over <= tolerated && use.full:
 		p.over = 0
 		more := min(bytes*int64(tolerated/max(over, 1)), paceGrowth*bytes)
 		p.window = min(p.allLocked()+more, mostWindow)

@@ -20,11 +20,11 @@ func TestPaceFindsTheLink(t *testing.T) {
 	} {
 		synctest.Test(t, func(t *testing.T) {
 			var p pace
-			p.took(time.Now().Add(-c.trip), 0, false)
+			p.took(time.Now().Add(-c.trip), 0, usage{bounded: true})
 			for range 30 {
 				began, window := time.Now(), p.all()
 				time.Sleep(c.trip + time.Duration(float64(window)/c.bytesPerSecond*1e9))
-				p.took(began, window, true)
+				p.took(began, window, usage{full: true, bounded: true})
 			}
 			if got := p.all(); got < c.least || got > c.most {
 				t.Errorf("%g bytes a second, %s: window of %d bytes", c.bytesPerSecond, c.trip, got)
@@ -42,16 +42,69 @@ func TestPaceFindsTheLink(t *testing.T) {
 func TestPaceOfABusyMachine(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p pace
-		p.took(time.Now().Add(-10*time.Millisecond), 0, false)
+		p.took(time.Now().Add(-10*time.Millisecond), 0, usage{bounded: true})
 		for range 40 {
 			began := time.Now()
 			time.Sleep(200 * time.Millisecond)
-			p.took(began, p.all(), true)
+			p.took(began, p.all(), usage{full: true, bounded: true})
 		}
 		if got := p.all(); got < 4*firstWindow {
 			t.Errorf("window of %d bytes", got)
 		}
 	})
+}
+
+// Calls that are slow because of bytes that the window does not bound, such as those of neighbours,
+// do not make the link look longer.
+func TestPaceOfWhatItDoesNotBound(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const trip = 10 * time.Millisecond
+		var p pace
+		p.took(time.Now().Add(-trip), 0, usage{bounded: true})
+		for range 40 {
+			began := time.Now()
+			time.Sleep(200 * time.Millisecond)
+			p.took(began, leastPerCall, usage{full: true})
+		}
+		if got := p.all(); got != leastWindow || p.trip > trip*11/10 {
+			t.Errorf("window of %d bytes, a round trip of %s", got, p.trip)
+		}
+	})
+}
+
+// The window bounds what is in flight, except neighbours and single files that are larger.
+func TestUsageOfTheWindow(t *testing.T) {
+	const window = 256 << 10
+	files := func(w way, n int, bytes int64) (files []file) {
+		for i := range n {
+			files = append(files, file{digest: fileDigest(fmt.Sprint(i), bytes), hash: PathHash(i), class: class{way: w}})
+		}
+		return files
+	}
+	for _, c := range []struct {
+		about string
+		files []file
+		want  usage
+	}{
+		{"little", files(near, 1, window/4), usage{bounded: true}},
+		{"few neighbours", files(near, 4, window/4), usage{full: true, bounded: true}},
+		{"many", files(near, 6, window/4), usage{full: true}},
+		{"as many mentioned ones", files(mentioned, 6, window/4), usage{full: true, bounded: true}},
+		{"a file that is larger", files(mentioned, 1, 2*window), usage{full: true}},
+	} {
+		synctest.Test(t, func(t *testing.T) {
+			q, began := newQueue(Exact, nil, &pace{window: window}), time.Now()
+			q.guess(c.files)
+			taken(q)
+			if got := q.usage(began); got != c.want {
+				t.Errorf("%s: %+v, want %+v", c.about, got, c.want)
+			}
+			time.Sleep(time.Nanosecond)
+			if got := q.usage(time.Now()); got != (usage{bounded: true}) {
+				t.Errorf("%s: a later call has %+v", c.about, got)
+			}
+		})
+	}
 }
 
 // What was here already says nothing of what the link carries.

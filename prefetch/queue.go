@@ -6,6 +6,7 @@ import (
 	"maps"
 	"slices"
 	"sync"
+	"time"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/span"
@@ -126,6 +127,7 @@ type queue struct {
 	smallCalls, largeCalls int
 	underWay               map[class]int64
 	total                  int64 // bytes of small files that are under way
+	used                   used  // guarded by mu; by small files
 	largeTotal             int64
 	largeUnderWay          map[PathHash]context.CancelFunc // cancel them
 	parts                  parted
@@ -509,7 +511,7 @@ func heldFor(batch []file) (bytes int64) {
 // takeLocked takes files of a class of small ones that has some, or one of which parts come.
 func (q *queue) takeLocked(c class) []file {
 	files := q.files[c]
-	n, bytes, most := 0, int64(0), min(bytesPerCall, max(q.share/4, leastPerCall))
+	n, bytes, most := 0, int64(0), q.mostPerCallLocked()
 	for n < len(files) && n < filesPerCall && (n == 0 || c.way != parts && (c.way.isGuess() || q.creditLocked() > 0)) {
 		size := files[n].digest.SizeBytes()
 		if n > 0 && bytes+size > most {
@@ -531,11 +533,17 @@ func (q *queue) takeLocked(c class) []file {
 	return files[:n:n]
 }
 
+// mostPerCallLocked is how many bytes several small files of one call have at most.
+func (q *queue) mostPerCallLocked() int64 { return min(bytesPerCall, max(q.share/4, leastPerCall)) }
+
 // carryLocked notes that so many bytes of small files more are under way.
 func (q *queue) carryLocked(bytes int64) {
 	was := q.total > 0
 	if q.total += bytes; q.total > 0 != was {
 		q.pace.turn(q.total > 0)
+	}
+	if bytes > 0 {
+		q.used.note(q.total, q.share, q.mostPerCallLocked())
 	}
 }
 
@@ -546,12 +554,11 @@ func bytesOf(batch []file) (bytes int64) {
 	return bytes
 }
 
-// full reports whether at least half of the window is in use.
-func (q *queue) full() bool {
+// usage returns how the window was used since a call was taken that has not ended.
+func (q *queue) usage(since time.Time) usage {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.lookLocked()
-	return 2*q.total >= q.share
+	return q.used.since(since)
 }
 
 // begun records the call for a large file, which cancel ends.

@@ -87,6 +87,7 @@ func (r *Race) send(ctx context.Context) {
 		if r.limits.call(ctx) != nil {
 			return
 		}
+		began := time.Now()
 		batch, parts := r.queue.take()
 		switch {
 		case parts != nil:
@@ -101,7 +102,7 @@ func (r *Race) send(ctx context.Context) {
 			r.sendLarge(ctx, batch)
 		default:
 			r.running.Go(func() {
-				r.fetch(ctx, batch)
+				r.fetch(ctx, batch, began)
 				r.limits.ended()
 				r.queue.ended(batch, false)
 			})
@@ -128,7 +129,7 @@ func (r *Race) sendLarge(ctx context.Context, batch []file) {
 			}
 			r.queue.begun(batch, cancel)
 		}
-		r.fetch(call, batch)
+		r.fetch(call, batch, time.Now())
 		r.limits.endedLarge(bytes)
 		r.queue.ended(batch, call.Err() != nil && ctx.Err() == nil)
 	})
@@ -145,18 +146,19 @@ func (r *Race) dropParts() {
 	}
 }
 
-// fetch makes one call for files.
-func (r *Race) fetch(ctx context.Context, batch []file) {
+// fetch makes one call for files, which were taken after it began.
+func (r *Race) fetch(ctx context.Context, batch []file, began time.Time) {
 	ds := make([]digest.Digest, len(batch))
 	for i, f := range batch {
 		ds[i] = f.digest
 	}
 	// Callers that need a missing file get the error themselves.
-	full, began := r.queue.full(), time.Now()
 	fetched, err := r.source.Prefetch(ctx, ds)
 	if ctx.Err() == nil && len(fetched) > 0 && !batch[0].class.way.isLarge() {
 		carried := sizes(fetched)
-		r.limits.pace.took(began, carried, full && 2*carried >= bytesOf(batch))
+		use := r.queue.usage(began)
+		use.full = use.full && 2*carried >= bytesOf(batch)
+		r.limits.pace.took(began, carried, use)
 	}
 	var followed []follow.File
 	r.mu.Lock()

@@ -258,7 +258,7 @@ func (r *Race) fetchDirectories(ctx context.Context, ds []digest.Digest) {
 	began := time.Now()
 	fetched, _ := r.source.PrefetchDirectories(ctx, ds)
 	if ctx.Err() == nil && len(fetched) > 0 {
-		r.limits.pace.took(began, 0, false)
+		r.limits.pace.took(began, 0, usage{})
 	}
 	r.learned(fetched)
 }
