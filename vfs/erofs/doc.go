@@ -1,6 +1,6 @@
 // Package erofs writes images of the EROFS file system that hold metadata and no
 // data: directories, symlinks, and files with mode, size, time and the location of
-// their data elsewhere. As the lower layer of an overlayfs with the data in a
+// their data elsewhere. As a lower layer of an overlayfs with the data in a
 // data-only layer, such an image is a whole tree of files, which the kernel walks
 // without a user-space server:
 //
@@ -8,8 +8,13 @@
 //	mount -t overlay -o lowerdir=tree::objects,redirect_dir=on,metacopy=on,… overlay root
 //
 // Each file with data has the attributes trusted.overlay.metacopy (empty) and
-// trusted.overlay.redirect (Entry.Redirect, a path below "objects"). A read of a file
-// in the image itself, without the overlay, fails with EIO.
+// trusted.overlay.redirect (Entry.Redirect, a path below "objects"), a directory with
+// Entry.Opaque has trusted.overlay.opaque. A read of a file in the image itself, without
+// the overlay, fails with EIO.
+//
+// Overlayfs looks for the redirect of a file first in the layers that lie below the
+// image, and in data-only layers if none of these has anything there. So these layers
+// must have no entry with the first name of the path.
 //
 // # Layout of an image
 //

@@ -26,6 +26,9 @@ type Entry struct {
 	Target   string // of a symlink: 1 to 4,095 bytes without NUL
 
 	Entries []Entry // of a directory, in strict byte order of names
+	// Opaque directories hide those at the same path in the layers of an overlayfs below the image.
+	// It is ignored for others.
+	Opaque bool
 }
 
 // Options of an image. Zero is valid.

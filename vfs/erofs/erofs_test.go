@@ -86,7 +86,7 @@ func TestDirectorySizes(t *testing.T) {
 			left -= length
 			entries = append(entries, file(string(rune('a'+i))+strings.Repeat("x", length-1), 1, "/x"))
 		}
-		folders = append(folders, dir(fmt.Sprint(n), entries...))
+		folders = append(folders, dir(fmt.Sprint(n), entries...), opaque(dir(fmt.Sprint(n, "o"), entries...)))
 	}
 	root := dir("", folders...)
 	checkMounted(t, &root, Options{Epoch: epoch}, write(t, root, Options{Epoch: epoch}))

@@ -41,7 +41,8 @@ const (
 	typeFile, typeDir, typeSymlink = 1, 2, 7
 )
 
-// The extended attributes of a file: a header, and entries with the prefix "trusted." as a number.
+// The extended attributes of a file or directory: a header, and entries with the prefix "trusted." as
+// a number.
 const (
 	xattrHeaderSize = 12
 	xattrEntrySize  = 4
@@ -49,12 +50,15 @@ const (
 
 	metacopyName = "overlay.metacopy"
 	redirectName = "overlay.redirect"
+	opaqueName   = "overlay.opaque"
+	opaqueValue  = "y"
 
 	// Bits of the filter of names: XXH32 of the name with this seed plus xattrTrusted, modulo 32.
 	// In an inode a set bit means that no such name is there.
 	xattrFilterSeed = 0x25BBE08F
 	metacopyBit     = 31
 	redirectBit     = 17
+	opaqueBit       = 20
 )
 
 var le = binary.LittleEndian
@@ -63,20 +67,43 @@ func align4(n int) int { return (n + 3) &^ 3 }
 
 func blocksOf(n int64) int64 { return (n + blockSize - 1) >> blockBits }
 
-// xattrSize is the size of the attributes of a file with this redirect.
-func xattrSize(redirect string) int {
+// xattrSize is the size of the attributes of an entry; 0: it has none.
+func xattrSize(e *Entry) int {
+	switch {
+	case e.hasData():
+		return redirectSize(e.Redirect)
+	case e.isOpaque():
+		return xattrHeaderSize + align4(xattrEntrySize+len(opaqueName)+len(opaqueValue))
+	}
+	return 0
+}
+
+// redirectSize is the size of the attributes of a file with this redirect.
+func redirectSize(redirect string) int {
 	return xattrHeaderSize + align4(xattrEntrySize+len(metacopyName)) +
 		align4(xattrEntrySize+len(redirectName)+len(redirect))
 }
 
 // putXattrs fills b, xattrSize zeros.
-func putXattrs(b []byte, redirect string) {
-	const filter uint32 = math.MaxUint32 &^ (1<<metacopyBit | 1<<redirectBit)
-	le.PutUint32(b, filter)
-	b = b[xattrHeaderSize:]
-	putXattr(b, metacopyName, "")
-	putXattr(b[align4(xattrEntrySize+len(metacopyName)):], redirectName, redirect)
+func putXattrs(b []byte, e *Entry) {
+	const all uint32 = math.MaxUint32
+	switch {
+	case e.hasData():
+		le.PutUint32(b, all&^(1<<metacopyBit|1<<redirectBit))
+		b = b[xattrHeaderSize:]
+		putXattr(b, metacopyName, "")
+		putXattr(b[align4(xattrEntrySize+len(metacopyName)):], redirectName, e.Redirect)
+	case e.isOpaque():
+		le.PutUint32(b, all&^(1<<opaqueBit))
+		putXattr(b[xattrHeaderSize:], opaqueName, opaqueValue)
+	}
 }
+
+// hasData reports whether e is a file whose data is elsewhere.
+func (e *Entry) hasData() bool { return fileType(e.Mode) == typeFile && e.Size > 0 }
+
+// isOpaque reports whether e is a directory that hides those below it.
+func (e *Entry) isOpaque() bool { return fileType(e.Mode) == typeDir && e.Opaque }
 
 func putXattr(b []byte, name, value string) {
 	b[0] = byte(len(name))

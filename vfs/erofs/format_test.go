@@ -41,7 +41,7 @@ func TestXattrFilter(t *testing.T) {
 			t.Fatalf("xxh32(%q) = %#x, want %#x: the test is wrong", text, got, want)
 		}
 	}
-	for name, bit := range map[string]uint32{metacopyName: metacopyBit, redirectName: redirectBit} {
+	for name, bit := range map[string]uint32{metacopyName: metacopyBit, redirectName: redirectBit, opaqueName: opaqueBit} {
 		if want := xxh32([]byte(name), xattrFilterSeed+xattrTrusted) % 32; bit != want {
 			t.Errorf("bit of %s is %d, want %d", name, bit, want)
 		}

@@ -164,8 +164,8 @@ func (m *Image) readNamesLocked(dir *knownDirectory) error {
 // A dirInode is the part of an inode that Node needs.
 type dirInode struct {
 	inode
-	hasXattrs bool
-	behind    []byte // the bytes after it, to the end of the block
+	// behind has the bytes after it, to the end of the block: of a directory those after its attributes.
+	behind []byte
 }
 
 // readInode reads an inode into b, a block.
@@ -185,7 +185,9 @@ func (m *Image) readInode(nid uint64, b []byte) (d dirInode, err error) {
 	}
 	size := compactSize
 	format := le.Uint16(b)
-	d.hasXattrs = le.Uint16(b[2:]) > 0
+	if units := int(le.Uint16(b[2:])); units > 0 {
+		d.xattrs = xattrHeaderSize + 4*(units-1)
+	}
 	d.mode = uint32(le.Uint16(b[4:]))
 	d.block, d.parent = le.Uint32(b[16:]), le.Uint32(b[20:])
 	if d.extended = format&formatExtended != 0; d.extended {
@@ -196,6 +198,9 @@ func (m *Image) readInode(nid uint64, b []byte) (d dirInode, err error) {
 	}
 	d.layout = format &^ formatExtended
 	d.behind = b[size:n]
+	if fileType(d.mode) == typeDir {
+		d.behind = d.behind[min(d.xattrs, len(d.behind)):]
+	}
 	return d, nil
 }
 

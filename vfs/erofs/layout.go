@@ -105,11 +105,11 @@ func (l *layout) place(e *Entry, parent int) (nid uint32, err error) {
 	}
 	switch kind {
 	case typeFile:
-		nid = l.take(l.fileSize(e), 0)
+		nid = l.take(l.headSize(e, e.Size), 0)
 	case typeDir:
 		f := folder{entry: e, list: newListing(e.Entries), parent: parent, block: uint32(l.dirBl)}
 		f.size, f.last = f.list.measure()
-		n, tail := l.inodeSize(e, f.size), tailOf(f.size)
+		n, tail := l.headSize(e, f.size), tailOf(f.size)
 		f.nid = l.take(n, tail)
 		l.dirBl += f.size >> blockBits
 		if tail > 0 && !inlined(f.nid, n, tail) {
@@ -179,14 +179,8 @@ func (l *layout) inodeSize(e *Entry, size int64) int {
 	return extendedSize
 }
 
-// fileSize is the size of a file: its inode, and the position of its data.
-func (l *layout) fileSize(e *Entry) int {
-	n := l.inodeSize(e, e.Size)
-	if e.Size > 0 {
-		n += xattrSize(e.Redirect)
-	}
-	return n
-}
+// headSize is the size of the inode of e and of its attributes.
+func (l *layout) headSize(e *Entry, size int64) int { return l.inodeSize(e, size) + xattrSize(e) }
 
 // inode returns the inode of an entry without the position of its data.
 func (l *layout) inode(e *Entry) inode {
@@ -195,12 +189,12 @@ func (l *layout) inode(e *Entry) inode {
 	}
 }
 
-// put writes the inode of an entry to b, and returns the rest of b.
-func (l *layout) put(b []byte, e *Entry, i inode) (behind []byte) {
+// put writes the inode of an entry and its attributes to b, headSize zeros.
+func (l *layout) put(b []byte, e *Entry, i inode) {
 	n := l.inodeSize(e, i.size)
-	i.extended = n == extendedSize
+	i.extended, i.xattrs = n == extendedSize, xattrSize(e)
 	i.put(b[:n])
-	return b[n:]
+	putXattrs(b[n:], e)
 }
 
 // take takes n bytes at the end of the metadata, and tail more if that pays: data after an inode

@@ -8,11 +8,11 @@ type Node struct {
 	Redirect string // of a file with data: Entry.Redirect
 }
 
-// redirect returns the attribute of that name, as putXattrs writes it.
+// redirect returns the attribute of that name of a file, as putXattrs writes it.
 func (d *dirInode) redirect() string {
 	b := d.behind
 	at := xattrHeaderSize + align4(xattrEntrySize+len(metacopyName))
-	if !d.hasXattrs || len(b) < at+xattrEntrySize+len(redirectName) {
+	if fileType(d.mode) != typeFile || d.xattrs == 0 || len(b) < at+xattrEntrySize+len(redirectName) {
 		return ""
 	}
 	b = b[at:]

@@ -81,17 +81,14 @@ func (w *writer) inode(e *Entry, nid, parent uint32) {
 	switch fileType(e.Mode) {
 	case typeFile:
 		if i.size = e.Size; e.Size > 0 {
-			i.block, i.xattrs = noBlock, xattrSize(e.Redirect)
+			i.block = noBlock
 		}
 		w.put(e, i)
-		if i.xattrs > 0 {
-			putXattrs(w.out.next(i.xattrs), e.Redirect)
-		}
 	case typeDir:
 		f := &w.l.dirs[w.dirs]
 		w.dirs++
 		i.size, i.block = f.size, w.data+f.block
-		if tail := tailOf(f.size); tail > 0 && inlined(nid, w.l.inodeSize(e, f.size), tail) {
+		if tail := tailOf(f.size); tail > 0 && inlined(nid, w.l.headSize(e, f.size), tail) {
 			i.layout = layoutInline
 			w.put(e, i)
 			w.entries(f, w.out.next(tail), f.last, f.list.len())
@@ -112,7 +109,7 @@ func (w *writer) inode(e *Entry, nid, parent uint32) {
 	}
 }
 
-func (w *writer) put(e *Entry, i inode) { w.l.put(w.out.next(w.l.inodeSize(e, i.size)), e, i) }
+func (w *writer) put(e *Entry, i inode) { w.l.put(w.out.next(w.l.headSize(e, i.size)), e, i) }
 
 func (w *writer) entries(f *folder, b []byte, from, to int) {
 	f.list.put(b, from, to, numbers{
@@ -126,7 +123,7 @@ func (w *writer) blocks(f *folder) {
 	for from := 0; from < f.list.len(); {
 		to, _ := f.list.fill(from)
 		tail := tailOf(f.size)
-		if from == f.last && tail > 0 && inlined(f.nid, w.l.inodeSize(f.entry, f.size), tail) {
+		if from == f.last && tail > 0 && inlined(f.nid, w.l.headSize(f.entry, f.size), tail) {
 			return
 		}
 		w.entries(f, w.out.next(blockSize), from, to)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -113,4 +114,69 @@ func TestOverlay(t *testing.T) {
 	if _, err := os.Stat(at("dir")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("old name: %v", err)
 	}
+}
+
+// TestOpaque: overlayfs looks for names in an opaque directory in no layer below its image, and does
+// not show its attribute.
+func TestOpaque(t *testing.T) {
+	image := mountImage(t, write(t, dir("", dir("part", opaque(dir("all", file("a", 0, ""), dir("sub"))), dir("open", dir("sub"))),
+		opaque(dir("whole", dir("sub", file("overlay.redirect", 0, ""))))), Options{Epoch: epoch}))
+	below, tmp := t.TempDir(), t.TempDir()
+	for _, d := range []string{"part/all/sub/more", "part/all/other", "part/open/sub/more", "part/beside", "whole/sub/more", "whole/x"} {
+		if err := os.MkdirAll(filepath.Join(below, d), 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	upper, work := filepath.Join(tmp, "upper"), filepath.Join(tmp, "work")
+	if err := errors.Join(os.Mkdir(upper, 0o755), os.Mkdir(work, 0o755)); err != nil {
+		t.Fatal(err)
+	}
+	options := fmt.Sprintf("lowerdir=%s:%s,upperdir=%s,workdir=%s,redirect_dir=on,metacopy=on,index=off,xino=off", image, below, upper, work)
+	check := func(at string, want ...string) {
+		t.Helper()
+		var got []string
+		err := filepath.WalkDir(at, func(path string, _ os.DirEntry, err error) error {
+			if rel, _ := filepath.Rel(at, path); err == nil && rel != "." {
+				got = append(got, rel)
+			}
+			var names [256]byte
+			if n, err := unix.Llistxattr(path, names[:]); err != nil || n > 0 {
+				t.Errorf("%s shows the attributes %q: %v", path, names[:n], err)
+			}
+			if n, err := unix.Lgetxattr(path, "trusted.overlay.opaque", names[:]); err == nil {
+				t.Errorf("%s shows the attribute as %q", path, names[:n])
+			}
+			return err
+		})
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("%q, want %q: %v", got, want, err)
+		}
+	}
+	at := mount(t, "overlay", "overlay", 0, options)
+	check(at, "part", "part/all", "part/all/a", "part/all/sub", "part/beside", "part/open", "part/open/sub", "part/open/sub/more",
+		"whole", "whole/sub", "whole/sub/overlay.redirect")
+	for _, err := range []error{
+		os.Mkdir(filepath.Join(at, "part/all/new"), 0o755), os.Rename(filepath.Join(at, "whole/sub"), filepath.Join(at, "moved")),
+		os.Rename(filepath.Join(at, "part/open"), filepath.Join(at, "part/opened")), os.Mkdir(filepath.Join(at, "whole/sub"), 0o755),
+	} {
+		if err != nil {
+			t.Error(err)
+		}
+	}
+	want := []string{
+		"moved", "moved/overlay.redirect", "part", "part/all", "part/all/a", "part/all/new", "part/all/sub", "part/beside",
+		"part/opened", "part/opened/sub", "part/opened/sub/more", "whole", "whole/sub",
+	}
+	check(at, want...)
+	if _, err := unix.Lgetxattr(filepath.Join(upper, "part/all"), "trusted.overlay.opaque", nil); !errors.Is(err, unix.ENODATA) {
+		t.Errorf("the copy of an opaque directory is marked: %v", err)
+	}
+	// The kernel has all of it in memory; another mount looks again.
+	if err := unix.Unmount(at, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Mount("overlay", at, "overlay", 0, options); err != nil {
+		t.Fatal(err)
+	}
+	check(at, want...)
 }

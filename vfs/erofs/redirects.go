@@ -51,7 +51,7 @@ func (m *Image) Redirects(found func(redirect string)) error {
 // block.
 func (m *Image) redirectOf(nid uint64, b []byte, found func(string)) error {
 	d, err := m.readInode(nid, b)
-	if err != nil || d.size == 0 && !d.hasXattrs {
+	if err != nil || d.size == 0 && d.xattrs == 0 {
 		return err
 	}
 	redirect := d.redirect()

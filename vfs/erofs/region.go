@@ -52,7 +52,7 @@ func Head(o Options) ([]byte, error) {
 func RegionBytes(encoded int64, longest int) int64 {
 	const leastEntry = 8 // a symlink of a byte to a byte
 	redirect := align4(longest)
-	each := int64(extendedSize + slotSize + xattrSize("") + redirect + direntSize)
+	each := int64(extendedSize + slotSize + redirectSize("") + redirect + direntSize)
 	// A block of a listing may lack room for a name, and one of inodes for a target: up to as much
 	// again, and a block.
 	return (blocksOf((encoded/leastEntry+1)*each+4*encoded) + 4) << blockBits
@@ -95,7 +95,7 @@ func (p *regionPlan) place() error {
 		return fmt.Errorf("no directory can be at %d", r.At)
 	}
 	p.size, _ = p.list.measure()
-	n := int64(p.layout.inodeSize(&r.Dir, p.size))
+	n := int64(p.layout.headSize(&r.Dir, p.size))
 	if p.inline = n+p.size <= blockSize; p.inline {
 		p.end = n + p.size
 	} else {
@@ -125,7 +125,7 @@ func (p *regionPlan) placeEntry(i int, e *Entry) error {
 	case typeDir: // its number is given
 	case typeFile:
 		p.region.NIDs[i] = NID(p.region.At + p.end)
-		p.end += int64(p.layout.fileSize(e))
+		p.end += int64(p.layout.headSize(e, e.Size))
 	case typeSymlink:
 		n, target := p.layout.inodeSize(e, int64(len(e.Target))), len(e.Target)
 		if n+target <= blockSize && p.end&(blockSize-1)+int64(n+target) > blockSize {
@@ -152,7 +152,7 @@ func (p *regionPlan) write(b []byte) {
 	r := p.region
 	d := p.layout.inode(&r.Dir)
 	d.size = p.size
-	at := p.layout.inodeSize(&r.Dir, p.size)
+	at := p.layout.headSize(&r.Dir, p.size)
 	if p.inline {
 		d.layout = layoutInline
 		p.listing(b[at:][:p.size], 0, p.list.len())
@@ -171,8 +171,7 @@ func (p *regionPlan) write(b []byte) {
 		switch d := p.layout.inode(e); fileType(e.Mode) {
 		case typeFile:
 			if d.size = e.Size; e.Size > 0 {
-				d.block, d.xattrs = noBlock, xattrSize(e.Redirect)
-				putXattrs(b[at+int64(p.layout.inodeSize(e, e.Size)):], e.Redirect)
+				d.block = noBlock
 			}
 			p.layout.put(b[at:], e, d)
 		case typeSymlink:

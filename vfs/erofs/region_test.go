@@ -77,7 +77,8 @@ func TestRegions(t *testing.T) {
 	limits := dir("", link("block", strings.Repeat("t", maxTarget)),
 		link("inline", strings.Repeat("t", blockSize-compactSize)),
 		link("next", strings.Repeat("t", 3000)), file(long, 1, "/"+strings.Repeat("y", maxPath-1)), file("empty", 0, ""),
-		link("two", strings.Repeat("t", 3000)), dir("large", many(900)...), dir("none"), dir("exact", many(160)...))
+		link("two", strings.Repeat("t", 3000)), dir("large", many(900)...), dir("none"), dir("exact", many(160)...),
+		opaque(dir("large and opaque", many(900)...)), opaque(dir("opaque", many(20)...)))
 	trees := []Entry{dir(""), limits}
 	for seed := range uint64(6) {
 		r := &randomTree{rand.New(rand.NewPCG(seed, 3)), 2000}

@@ -26,6 +26,11 @@ func dir(name string, entries ...Entry) Entry {
 	return Entry{Name: name, Mode: unix.S_IFDIR | 0o755, Entries: entries, MTime: epoch}
 }
 
+func opaque(d Entry) Entry {
+	d.Opaque = true
+	return d
+}
+
 func link(name, target string) Entry {
 	return Entry{Name: name, Mode: unix.S_IFLNK | 0o777, Target: target, MTime: epoch}
 }
@@ -122,12 +127,10 @@ func (w *walk) check(e *Entry, path string) {
 		if st.Size != e.Size {
 			w.t.Errorf("%q: size %d, want %d", path, st.Size, e.Size)
 		}
-		want := "none"
 		if e.Size > 0 {
-			want = "metacopy= redirect=" + e.Redirect
-		}
-		if got := overlayXattrs(full); got != want {
-			w.t.Errorf("%q: attributes %s, want %s", path, got, want)
+			w.checkXattrs(full, "metacopy=", "redirect="+e.Redirect)
+		} else {
+			w.checkXattrs(full)
 		}
 	case typeSymlink:
 		if got, err := os.Readlink(full); err != nil || got != e.Target || st.Size != int64(len(e.Target)) {
@@ -135,6 +138,11 @@ func (w *walk) check(e *Entry, path string) {
 		}
 	case typeDir:
 		w.checkNames(e, path)
+		if e.Opaque {
+			w.checkXattrs(full, "opaque=y")
+		} else {
+			w.checkXattrs(full)
+		}
 		for i := range e.Entries {
 			w.check(&e.Entries[i], filepath.Join(path, e.Entries[i].Name))
 		}
@@ -160,26 +168,36 @@ func (w *walk) checkNames(e *Entry, path string) {
 	}
 }
 
-// overlayXattrs says which attributes a file has.
-func overlayXattrs(path string) string {
-	var list, metacopy, redirect [8192]byte
-	n, err := unix.Llistxattr(path, list[:])
+// checkXattrs wants a file to have these attributes, as it lists them and if it is asked for each.
+func (w *walk) checkXattrs(path string, want ...string) {
+	w.t.Helper()
+	const prefix = "trusted.overlay."
+	var b [8192]byte
+	n, err := unix.Llistxattr(path, b[:])
 	if err != nil {
-		return err.Error()
+		w.t.Fatal(err)
 	}
-	if n == 0 {
-		return "none"
+	list := ""
+	for _, x := range want {
+		name, _, _ := strings.Cut(x, "=")
+		list += prefix + name + "\x00"
 	}
-	if want := "trusted.overlay.metacopy\x00trusted.overlay.redirect\x00"; string(list[:n]) != want {
-		return fmt.Sprintf("%q", list[:n])
+	if string(b[:n]) != list {
+		w.t.Errorf("%q: lists attributes %q, want %q", path, b[:n], list)
 	}
-	m, err1 := unix.Lgetxattr(path, "trusted.overlay.metacopy", metacopy[:])
-	r, err2 := unix.Lgetxattr(path, "trusted.overlay.redirect", redirect[:])
-	_, err3 := unix.Lgetxattr(path, "trusted.overlay.opaque", nil)
-	if err1 != nil || err2 != nil || !errors.Is(err3, unix.ENODATA) {
-		return errors.Join(err1, err2, err3).Error()
+	var got []string
+	for _, name := range []string{"metacopy", "opaque", "redirect"} {
+		n, err := unix.Lgetxattr(path, prefix+name, b[:])
+		switch {
+		case err == nil:
+			got = append(got, fmt.Sprintf("%s=%s", name, b[:n]))
+		case !errors.Is(err, unix.ENODATA):
+			w.t.Errorf("%q: attribute %s: %v", path, name, err)
+		}
 	}
-	return fmt.Sprintf("metacopy=%s redirect=%s", metacopy[:m], redirect[:r])
+	if !slices.Equal(got, want) {
+		w.t.Errorf("%q: attributes %q, want %q", path, got, want)
+	}
 }
 
 // randomTree makes trees of all that an Entry can be, with a taste for the limits.
@@ -206,6 +224,7 @@ func (r *randomTree) dir(name string, depth int) Entry {
 	}
 	d := dir(name, entries...)
 	d.MTime = r.time()
+	d.Opaque = r.IntN(3) == 0
 	return d
 }
 
