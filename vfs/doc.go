@@ -53,9 +53,11 @@
 //
 // For a metadata image, the kernel reports only opens: of files, and of directories for a listing.
 // They are reported within some 50 ms, and before Stats or Close return. A directory counts as read
-// when something in it is read; lookups of names are not seen. A file is reported by its path among
-// the inputs, also if the action has moved it. A file that is opened to be overwritten (O_TRUNC)
-// counts as read, and truncate(2) does not; with FUSE it is the other way round.
+// when something in it is read; lookups of names that only the image shows are not seen, and Stats
+// does not count them. But it counts as absent the folder of the blobs, for which overlayfs asks
+// FUSE. A file is reported by its path among the inputs, also if the action has moved it. A file
+// that is opened to be overwritten (O_TRUNC) counts as read, and truncate(2) does not; with FUSE it
+// is the other way round.
 //
 // # Roots without inputs
 //
@@ -77,7 +79,9 @@
 // A request to this process costs more than most of what programs do with a file. So subtrees that
 // several roots had at the same path are shown without it: an EROFS image (package erofs) has the
 // names and attributes of a subtree, and overlayfs takes the data of its files from Options.Blobs,
-// or, if a blob is missing there, from the FUSE mount, which fetches it. Images are made in the
+// or, if a blob is missing there, from the FUSE mount, which fetches it. Images lie above that
+// mount, so that the kernel does not ask for names that they show. A root that has an entry with
+// the name of the folder of the blobs, such as sha256, has no images. Images are made in the
 // background from local directories, when a second root has a subtree, and stay mounted for later
 // roots. Directories that are missing, and symlinks, whose reads would be invisible, are left to
 // the FUSE layer, which then shows only them. Cost and gain of an image do not depend on how much

@@ -400,45 +400,6 @@ func local(t *testing.T, src *vfstest.Source, root digest.Digest) digest.Digest 
 	return root
 }
 
-// TestInputsAreNoBlobs: overlayfs looks for the data of an image's files in the layers below the
-// image, too. An input at the path of a blob must not be taken for it.
-func TestInputsAreNoBlobs(t *testing.T) {
-	src := vfstest.NewSource(t)
-	openImageFS(t, src, nil) // or skip
-	const top = "zblobs"
-	dir := t.TempDir()
-	f := openFS(t, Options{Blobs: &BlobFolder{
-		Dir:  dir,
-		Path: func(d digest.Digest) string { return top + "/" + vfstest.BlobFile(d) },
-		Parse: func(path string) (digest.Digest, bool) {
-			return vfstest.ParseBlobFile(strings.TrimPrefix(path, top+"/"))
-		},
-	}})
-	paths := append(toolchain("sdk"), top+"/"+vfstest.BlobFile(src.Blob(t, "content of file0")))
-	for i := range image.MinEntries {
-		paths = append(paths, fmt.Sprintf("%s/more/file%d", top, i))
-	}
-	for i := range 3 {
-		root := local(t, src, src.Tree(t, append(paths, fmt.Sprint("own", i))...))
-		if err := errors.Join(os.RemoveAll(filepath.Join(dir, top)), os.CopyFS(filepath.Join(dir, top), os.DirFS(src.Dir))); err != nil {
-			t.Fatal(err)
-		}
-		r := openRoot(t, f, RootSpec{Name: fmt.Sprint(i), Digest: root, Source: src})
-		if got := string(mustRead(t, filepath.Join(r.Path(), "sdk/lib0/file0"))); got != "content of file0" {
-			t.Errorf("root %d: read %q", i, got)
-		}
-		if i == 2 && !shownAt(r, "sdk") {
-			t.Error("no image of the first folder is shown")
-		}
-		if err := r.Close(); err != nil {
-			t.Fatal(err)
-		}
-		if i == 1 {
-			waitUntil(t, "an image", func() bool { return f.Images() > 0 })
-		}
-	}
-}
-
 // without lists what is in a and not in b.
 func without(a, b []string) []string {
 	return slices.DeleteFunc(slices.Clone(a), func(s string) bool { return slices.Contains(b, s) })

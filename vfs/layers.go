@@ -180,10 +180,11 @@ func (s shownImages) equal(o shownImages) bool {
 func (s shownImages) any() bool { return len(s.points) > 0 }
 
 // stack lists the layers of a root above inputs, a fuse.Layer or its fuse.Mount. With images these
-// are the FUSE layer (with the rest of the tree), the images, and the places of the data of the
-// images' files: the folder of the local blobs, and for others the FUSE layer once more. FUSE is
-// the first: overlayfs looks for that data in all layers below the image, and must not find it
-// among the inputs.
+// are the images, the FUSE layer (with the rest of the tree), and the places of the data of the
+// images' files: the folder of the local blobs, and for others the FUSE layer once more. Images are
+// the first, so that FUSE is not asked for names in directories of which they have all. Overlayfs
+// looks for the data in the layers below the image, too: image.Cache.View makes sure that it finds
+// nothing there.
 func (s shownImages) stack(inputs interface {
 	InputFolder() string
 	BlobFolder() string
@@ -196,10 +197,10 @@ func (s shownImages) stack(inputs interface {
 		Identified: true, // tells the images which files are opened in it
 		Data:       []string{s.blobs, inputs.BlobFolder()},
 	}
+	o.Folders = slices.Clone(s.points)
 	if !s.all {
 		o.Folders = append(o.Folders, inputs.InputFolder())
 	}
-	o.Folders = append(o.Folders, s.points...)
 	return o
 }
 

@@ -9,7 +9,6 @@ import (
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
-	"github.com/forerunner-build/forerunner/paths"
 	"github.com/forerunner-build/forerunner/vfs/erofs"
 )
 
@@ -18,7 +17,7 @@ import (
 type Blobs struct {
 	Dir string
 	// Path returns the path below Dir of a blob's file, whether or not it exists; Parse is its
-	// inverse.
+	// inverse. All blobs of a digest function are in one folder of Dir.
 	Path  func(digest.Digest) string
 	Parse func(path string) (digest.Digest, bool)
 	// Used, if not nil, is called soon after an action has opened the file of a blob, at the latest
@@ -26,11 +25,10 @@ type Blobs struct {
 	Used func(digest.Digest)
 }
 
-// among reports whether an input at that path could be taken for a blob of d's tree: overlayfs looks
-// for the data of an image's files in the layers below that image, too, and only then in Dir.
-func (b *Blobs) among(path string, d digest.Digest) bool {
-	top, _, _ := strings.Cut(b.Path(d), "/")
-	return paths.Below(path, top)
+// folder returns the name of the folder in Dir that has the blobs of d's tree.
+func (b *Blobs) folder(d digest.Digest) string {
+	name, _, _ := strings.Cut(b.Path(d), "/")
+	return name
 }
 
 // show returns an entry as an image shows it.

@@ -7,7 +7,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/tree"
 )
 
-// Cover lists the entries of a directory that the FUSE layer shows when metadata images below it
+// Cover lists the entries of a directory that the FUSE layer shows when metadata images above it
 // show the others. With a nil cover there is no image, and the FUSE layer shows all entries.
 type Cover struct {
 	// image shows what FUSE does not; then FUSE shows only the names in below. If it is nil, FUSE

@@ -10,6 +10,12 @@
 // symlinks, whose reads would be invisible; a Cover says what is left to the FUSE layer. The watcher
 // learns from fanotify which files are opened in images, and reports them to the View.
 //
+// Images lie above the FUSE layer. Directories that they show with everything below are opaque:
+// overlayfs asks the FUSE layer for nothing in them. But it looks for the data of a file in the
+// layers below its image before it looks in the folder of the blobs. So a root has no images if an
+// entry of its topmost Directory has the name of the folder of its blobs, or if that Directory is
+// not local when the View is made: no layer has other names at its top.
+//
 // A root of a large tree without an image has one of its own, which grows: it is a file that FUSE
 // shows (files), mounted before anything is in it. When the kernel reads a block, grown writes the
 // directory whose region contains it, and after some of these other local ones ahead of the reader,

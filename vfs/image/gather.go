@@ -40,9 +40,6 @@ func (s *survey) gather(path string, dir *tree.Directory) {
 			continue
 		}
 		e := dir.At(i)
-		if c.blobs.among(joined(path, e.Name), e.Digest) {
-			continue
-		}
 		n, _ := s.count(e.Digest, MinEntries, 0)
 		if n == 0 || n >= MinEntries || !c.seenBefore(joined(path, e.Name), e.Digest) {
 			continue

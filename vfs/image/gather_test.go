@@ -19,8 +19,7 @@ func TestGatherWhatChanges(t *testing.T) {
 	src := vfstest.NewSource(t)
 	blob := src.Blob(t, "content")
 	c := &Cache{
-		blobs: Blobs{Path: vfstest.BlobFile},
-		seed:  maphash.MakeSeed(), seen: map[uint64]struct{}{}, small: map[digest.Digest]int{}, gathers: map[string]*gather{},
+		seed: maphash.MakeSeed(), seen: map[uint64]struct{}{}, small: map[digest.Digest]int{}, gathers: map[string]*gather{},
 		byPath: map[string]map[digest.Digest]*image{},
 		unfit:  bounded.NewShared[digest.Digest, struct{}](maxUnfit),
 	}

@@ -40,8 +40,8 @@ type imageID [16]byte
 // image is a mounted EROFS file system with the names and attributes of a subtree at its path, but
 // no data: overlayfs takes that from the folder of the store, or, if it is missing there, from the
 // FUSE layer. An image that is written at once does not change, and has only what was local then,
-// and no symlinks, whose reads would be invisible; cover has the rest. A grown image has its whole
-// tree.
+// and no symlinks, whose reads would be invisible; cover has the rest. A directory that it shows
+// with everything below is opaque, or below an opaque one. A grown image has its whole tree.
 type image struct {
 	id     imageID
 	path   string // from the root, "" for the root itself
@@ -129,7 +129,21 @@ func (s *subtree) directory(d *tree.Directory, depth int) ([]erofs.Entry, *Cover
 		}
 		list = append(list, out)
 	}
+	c.markOpaque(list)
 	return list, c
+}
+
+// markOpaque marks those of the shown entries that are directories of which the image shows
+// everything, so that overlayfs asks no layer below the image for names in them. If that is all of
+// the entries, a directory above them is marked, unless nothing is below the image.
+func (c *Cover) markOpaque(list []erofs.Entry) {
+	if c.Empty() {
+		return
+	}
+	for i := range list {
+		_, inPart := c.Child(list[i].Name)
+		list[i].Opaque = !inPart && list[i].Mode&unix.S_IFMT == unix.S_IFDIR
+	}
 }
 
 // namesNothing reports whether a file has size 0 but not the digest of the empty blob: such a blob
@@ -148,6 +162,7 @@ func (s *subtree) gatherIn(members []tree.Entry) (list []erofs.Entry) {
 		out := s.blobs.show(e)
 		var rest *Cover
 		out.Entries, rest = s.directory(child, 1)
+		out.Opaque = rest.Empty()
 		list = append(list, out)
 		s.image.members, s.image.covers = append(s.image.members, e), append(s.image.covers, rest)
 	}
@@ -166,6 +181,7 @@ func (c *Cache) newImage(p site, d *tree.Directory, atHand atHand) (img *image, 
 	top := erofs.Entry{Mode: unix.S_IFDIR | 0o755, MTime: time.Unix(tree.DefaultMTime, 0)}
 	if p.members == nil {
 		top.Entries, img.cover = s.directory(d, 0)
+		top.Opaque = path != "" && img.cover.Empty()
 	} else {
 		top.Entries = s.gatherIn(p.members)
 	}

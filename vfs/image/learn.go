@@ -57,9 +57,6 @@ type survey struct {
 
 // visit decides about the subtree d at path.
 func (s *survey) visit(path string, d digest.Digest) {
-	if s.images.blobs.among(path, d) {
-		return // only an image of the whole root may show it
-	}
 	if known, renew := s.images.known(path, d); known {
 		if renew {
 			s.wanted = append(s.wanted, site{path: path, digest: d})

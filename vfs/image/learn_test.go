@@ -36,8 +36,7 @@ func TestLearnReadsSmallDirectoriesOnce(t *testing.T) {
 		return src.Tree(t, paths...)
 	}
 	c := &Cache{
-		blobs: Blobs{Path: vfstest.BlobFile},
-		seed:  maphash.MakeSeed(), seen: map[uint64]struct{}{}, small: map[digest.Digest]int{},
+		seed: maphash.MakeSeed(), seen: map[uint64]struct{}{}, small: map[digest.Digest]int{},
 		unfit: bounded.NewShared[digest.Digest, struct{}](maxUnfit), noGathers: true,
 	}
 	learn := func(root digest.Digest) int {

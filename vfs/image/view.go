@@ -63,13 +63,22 @@ const (
 
 // View chooses images for the tree d of a root that belongs to owner, as far as that is known
 // without waiting. If there are none for a large local tree, the View has one that is written while
-// it is used, if waiter is not nil. It is nil if no image can be shown to owner. Release must be
-// called with it.
+// it is used, if waiter is not nil. It is nil if no image can be shown to owner, or above such
+// inputs. Release must be called with it.
 func (c *Cache) View(d digest.Digest, source Source, owner folder.Owner, hooks Hooks, waiter Waiter) *View {
 	if owner != c.owner && c.namespaces[owner] == nil {
 		return nil
 	}
 	v := &View{cache: c, root: closedRoot{d, source}, hooks: hooks}
+	inputs, ok := source.LocalDirectory(d)
+	if !ok {
+		return v // for the cache to learn from it
+	}
+	// Overlayfs looks for the data of an image's files in the layers below the image first. At their
+	// top these have no names that the input root does not have.
+	if _, taken := inputs.Find(c.blobs.folder(d)); taken {
+		return nil
+	}
 	grafts := c.choose(d, source)
 	if len(grafts) == 0 && waiter != nil {
 		grafts = c.growFor(d, source, waiter)

@@ -2,6 +2,7 @@ package vfstest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path"
@@ -120,14 +121,20 @@ func (s *Source) OpenBlob(ctx context.Context, d digest.Digest) (*os.File, error
 	return os.Open(p)
 }
 
-// BlobFile returns the name of a blob's file.
-func BlobFile(d digest.Digest) string { return fmt.Sprintf("%s-%d", d.Hash(), d.SizeBytes()) }
+// BlobFolder is the folder in Source.Dir that has the files of blobs.
+const BlobFolder = "sha256"
+
+// BlobFile returns the path in Source.Dir of a blob's file.
+func BlobFile(d digest.Digest) string {
+	return fmt.Sprintf("%s/%s-%d", BlobFolder, d.Hash(), d.SizeBytes())
+}
 
 // ParseBlobFile is the inverse of BlobFile.
 func ParseBlobFile(path string) (digest.Digest, bool) {
-	hash, size, _ := strings.Cut(path, "-")
+	name, ok := strings.CutPrefix(path, BlobFolder+"/")
+	hash, size, _ := strings.Cut(name, "-")
 	n, err := strconv.ParseInt(size, 10, 64)
-	if err != nil {
+	if !ok || err != nil {
 		return digest.Digest{}, false
 	}
 	d, err := digest.Parse(digest.SHA256, hash, n)
@@ -139,7 +146,7 @@ func (s *Source) Blob(t testing.TB, content string) digest.Digest {
 	t.Helper()
 	d := digest.Of(digest.SHA256, []byte(content))
 	p := filepath.Join(s.Dir, BlobFile(d))
-	if err := os.WriteFile(p, []byte(content), 0o444); err != nil {
+	if err := errors.Join(os.MkdirAll(filepath.Dir(p), 0o755), os.WriteFile(p, []byte(content), 0o444)); err != nil {
 		t.Fatal(err)
 	}
 	s.mu.Lock()
