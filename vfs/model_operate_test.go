@@ -111,7 +111,7 @@ func operations() map[string]func(*operator, step) string {
 		"setxattr": (*operator).setXattr, "getxattr": (*operator).getXattr, "removexattr": (*operator).removeXattr,
 		"listxattr": (*operator).listXattr, "fsetxattr": (*operator).fsetXattr,
 		"list": (*operator).list, "flist": (*operator).flist, "statx": (*operator).statx, "access": (*operator).access,
-		"check": (*operator).check,
+		"check": (*operator).check, "forget": (*operator).forget,
 	}
 }
 

@@ -180,6 +180,15 @@ func (o *operator) lstat(s step, p string) string {
 	return attributes(&st)
 }
 
+// forget makes the kernel drop what it remembers of the names in a root: a remount does. Overlayfs
+// then goes by what it has written to the layers. A plain folder is no mount.
+func (o *operator) forget(step) string {
+	if err := unix.Mount("", "/", "", unix.MS_REMOUNT|unix.MS_NODEV, ""); err != nil && !errors.Is(err, unix.EINVAL) {
+		return done(err)
+	}
+	return ""
+}
+
 // check describes the whole tree.
 func (o *operator) check(step) string {
 	c := checker{first: map[[2]uint64]string{}, buffer: make([]byte, 1<<20)}

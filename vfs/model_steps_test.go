@@ -119,6 +119,7 @@ func stepWeights() []stepWeight {
 		{"flist", 6},
 		{"statx", 6},
 		{"access", 3},
+		{"forget", 6},
 	}
 }
 

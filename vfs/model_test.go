@@ -70,16 +70,23 @@ func TestModel(t *testing.T) {
 			t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { m.try(t, uint64(seed), n) })
 		}
 	})
-	t.Run("images", func(t *testing.T) {
-		for seed := first; seed < first+(seeds+1)/2; seed++ {
-			t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
-				src := vfstest.NewSource(t)
-				m := newModel(t, openImageFS(t, src, nil))
-				m.learnt = src
-				m.try(t, uint64(seed), n)
-			})
-		}
-	})
+	for name, widen := range map[string]func(*modelTree){
+		"image of the root":        (*modelTree).widen,
+		"images of its folders":    (*modelTree).widenFolders,
+		"images of nested folders": (*modelTree).widenNested,
+		"one image of all folders": (*modelTree).widenTogether,
+	} {
+		t.Run(name, func(t *testing.T) {
+			for seed := first; seed < first+(seeds+1)/2; seed++ {
+				t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+					src := vfstest.NewSource(t)
+					m := newModel(t, openImageFS(t, src, nil))
+					m.learnt, m.widen = src, widen
+					m.try(t, uint64(seed), n)
+				})
+			}
+		})
+	}
 }
 
 // TestModelOfItself shows that the steps have but one outcome, and that a
@@ -125,7 +132,8 @@ type model struct {
 	fs       *FS
 	dir      string
 	operator *helper
-	learnt   *vfstest.Source // if not nil, roots show metadata images, made in advance
+	learnt   *vfstest.Source  // if not nil, roots show metadata images, made in advance
+	widen    func(*modelTree) // makes a tree large enough for them
 }
 
 func newModel(t *testing.T, f *FS) *model {
@@ -137,8 +145,9 @@ func (m *model) try(t *testing.T, seed uint64, n int) {
 	tree := makeTree(r, "", 2)
 	steps := makeSteps(r, tree.paths("/"), n)
 	if m.learnt != nil {
-		tree.widen()
-		learn(t, m.fs, m.learnt, lookAround(t), tree.store(t, m.learnt))
+		m.widen(tree)
+		learn(t, m.fs, m.learnt, lookAround(t), tree.other(1).store(t, m.learnt), tree.other(2).store(t, m.learnt))
+		local(t, m.learnt, tree.store(t, m.learnt))
 	}
 	want, got := m.plain(t, tree, steps), m.root(t, tree, steps)
 	at := firstDifference(got, want)
@@ -240,8 +249,8 @@ func (m *model) root(t *testing.T, tree *modelTree, steps []step) []string {
 	if r.wasReady != ahead || m.fs.ready != nil && !ahead {
 		t.Errorf("made ahead: %t, spare roots: %t", r.wasReady, ahead)
 	}
-	if m.learnt != nil && imagesOf(r) == 0 {
-		t.Error("the root shows no image")
+	if m.learnt != nil && (imagesOf(r) == 0 || r.images.Grown()) {
+		t.Error("the root shows no image that is known")
 	}
 	outcomes := m.run(t, r.Path(), steps)
 	if err := errors.Join(r.Err(), r.Close()); err != nil {

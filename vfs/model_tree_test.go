@@ -74,15 +74,82 @@ func makeFile(r *rand.Rand, name string) *modelTree {
 	return f
 }
 
-// widen adds a folder that makes the tree large enough for a metadata image.
+// newFile and newFolder are inputs without properties.
+func newFile(name string) *modelTree {
+	return &modelTree{name: name, kind: File, content: "content of " + name, mode: 0o444, mtime: inputTime()}
+}
+
+func newFolder(name string) *modelTree {
+	return &modelTree{name: name, kind: Directory, mode: 0o755, mtime: inputTime()}
+}
+
+// widen adds a folder that makes the directory large enough for a metadata image of its own.
 func (m *modelTree) widen() {
-	wide := &modelTree{name: "wide", kind: Directory, mode: 0o755, mtime: inputTime()}
+	wide := newFolder("wide")
 	for i := range image.MinEntries {
-		wide.entries = append(wide.entries, &modelTree{
-			name: fmt.Sprint("w", i), kind: File, content: "wide", mode: 0o444, mtime: inputTime(),
-		})
+		wide.entries = append(wide.entries, newFile(fmt.Sprint("w", i)))
 	}
 	m.entries = append(m.entries, wide)
+}
+
+// folders are the directories in m, at least one.
+func (m *modelTree) folders() (list []*modelTree) {
+	for _, e := range m.entries {
+		if e.kind == Directory {
+			list = append(list, e)
+		}
+	}
+	if len(list) == 0 {
+		list = append(list, newFolder("x"))
+		m.entries = append(m.entries, list...)
+	}
+	return list
+}
+
+// own is a file that other roots have with another content.
+const own = "own"
+
+// other is the tree of another root, number n: its files called own have another content.
+func (m *modelTree) other(n int) *modelTree {
+	o := *m
+	o.entries = nil
+	for _, e := range m.entries {
+		o.entries = append(o.entries, e.other(n))
+	}
+	if o.kind == File && o.name == own {
+		o.content = fmt.Sprint("content of another, ", n)
+	}
+	return &o
+}
+
+// widenFolders makes each folder in the root large enough for an image, but not the root.
+func (m *modelTree) widenFolders() {
+	for _, dir := range m.folders() {
+		dir.widen()
+	}
+	m.entries = append(m.entries, newFile(own))
+}
+
+// widenNested makes the folders of folders large enough, but not these.
+func (m *modelTree) widenNested() {
+	for _, dir := range m.folders() {
+		dir.widenFolders()
+	}
+	m.entries = append(m.entries, newFile(own))
+}
+
+// widenTogether makes the folders in the root large enough for one image of all of them.
+func (m *modelTree) widenTogether() {
+	for _, name := range []string{"y", "z"} { // more than one
+		m.entries = append(m.entries, newFolder(name))
+	}
+	folders := m.folders()
+	for _, dir := range folders {
+		for i := range image.MinEntries/len(folders) + 1 {
+			dir.entries = append(dir.entries, newFile(fmt.Sprint("w", i)))
+		}
+	}
+	m.entries = append(m.entries, newFile(own))
 }
 
 // paths lists all that is below the tree's root.
