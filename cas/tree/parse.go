@@ -21,6 +21,7 @@ type parser struct {
 	encoded []byte
 	counts  [Symlink + 1]int      // by kind
 	lists   [Symlink + 1][]uint32 // index words, by kind
+	late    bool                  // a node has a name that is not its first field
 }
 
 // count counts the entries. It looks no deeper than at the fields of the Directory itself.
@@ -57,6 +58,7 @@ func (p *parser) check() error {
 			return err
 		}
 		last[kind] = n.name
+		p.late = p.late || n.late
 		p.lists[kind] = append(p.lists[kind], uint32(kind)<<kindShift|uint32(p.lengthAt(at)))
 	}
 	return c.err

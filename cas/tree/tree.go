@@ -30,6 +30,7 @@ const (
 // be called concurrently.
 type Directory struct {
 	fn      digest.Function
+	late    bool // a node has a name that is not its first field
 	encoded []byte
 	index   []uint32 // in the order of names
 }
@@ -60,7 +61,7 @@ func Parse(fn digest.Function, b []byte) (*Directory, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrInvalid, err)
 	}
-	return &Directory{fn: fn, encoded: b, index: index}, nil
+	return &Directory{fn: fn, late: p.late, encoded: b, index: index}, nil
 }
 
 // Len returns the number of entries.
@@ -79,7 +80,16 @@ func (d *Directory) At(i int) Entry {
 func (d *Directory) Kind(i int) Kind { return Kind(d.index[i] >> kindShift) }
 
 // Name returns the name of entry i, at a fraction of the cost of At.
-func (d *Directory) Name(i int) string { return text(nameOf(message(d.encoded, d.index[i]))) }
+func (d *Directory) Name(i int) string { return text(d.name(i)) }
+
+func (d *Directory) name(i int) []byte {
+	if !d.late {
+		if name, ok := firstName(d.encoded[d.index[i]&offsetMask:]); ok {
+			return name
+		}
+	}
+	return nameOf(message(d.encoded, d.index[i]))
+}
 
 // Find returns the entry with that name. It does not allocate.
 func (d *Directory) Find(name string) (Entry, bool) {
@@ -92,9 +102,7 @@ func (d *Directory) Find(name string) (Entry, bool) {
 
 // Search returns the index of the entry with that name.
 func (d *Directory) Search(name string) (i int, ok bool) {
-	return sort.Find(len(d.index), func(i int) int {
-		return compare(name, nameOf(message(d.encoded, d.index[i])))
-	})
+	return sort.Find(len(d.index), func(i int) int { return compare(name, d.name(i)) })
 }
 
 // Encoded returns the message that was given to Parse. The caller must not change it.

@@ -139,6 +139,7 @@ type node struct {
 	mode       uint32
 	executable bool
 	has        fields
+	late       bool // a name is not the first field
 }
 
 // fields are the optional fields that a node has.
@@ -154,10 +155,10 @@ const (
 func (n *node) decode(kind Kind, b []byte) error {
 	c := cursor{rest: b}
 	var err error
-	for err == nil && c.next() {
+	for first := true; err == nil && c.next(); first = false {
 		switch {
 		case c.isBytes(nodeName):
-			n.name = c.bytes
+			n.name, n.late = c.bytes, !first
 		case kind == Symlink && c.isBytes(symlinkTarget):
 			n.target = c.bytes
 		case kind == Symlink && c.isBytes(symlinkProperties):
@@ -263,4 +264,23 @@ func nameOf(b []byte) (name []byte) {
 		}
 	}
 	return name
+}
+
+// firstName returns the name in an encoded node whose length begins at b[0], if its first field is the
+// name, and both lengths are short, as nearly all are.
+func firstName(b []byte) (name []byte, ok bool) {
+	const continues, tag = 0x80, nodeName<<3 | byte(protowire.BytesType)
+	at := 1
+	if len(b) > at && b[0] >= continues {
+		at++
+	}
+	if len(b) < at+2 || b[at-1] >= continues || b[at] != tag || b[at+1] >= continues {
+		return nil, false
+	}
+	from := at + 2
+	to := from + int(b[at+1])
+	if to > len(b) {
+		return nil, false
+	}
+	return b[from:to:to], true
 }
