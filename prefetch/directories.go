@@ -1,7 +1,6 @@
 package prefetch
 
 import (
-	"cmp"
 	"encoding/hex"
 	"iter"
 	"slices"
@@ -60,8 +59,11 @@ func (t *tour) all(wanted func(PathHash) bool) iter.Seq2[directoryAt, *tree.Dire
 		for len(t.level) > 0 {
 			at := t.level[0]
 			t.level = t.level[1:]
+			if !wanted(at.hash) {
+				continue
+			}
 			dir, ok := t.local(at.digest)
-			if !ok || !wanted(at.hash) {
+			if !ok {
 				continue
 			}
 			if t.compared += dir.Len(); t.compared > maxCompared || !yield(at, dir) {
@@ -100,119 +102,6 @@ func Directories(
 		}
 	}
 	return found
-}
-
-// The bounds of the files that are remembered because a run read them first: about 10 KiB in a
-// record.
-const (
-	maxFirst      = 256
-	maxFirstBytes = 4 << 20
-	// maxFirstPaths bounds the paths among which they are: files, and directories on the way to them.
-	maxFirstPaths = 1024
-)
-
-// FirstFiles returns the files below root that a run read first, except large ones, in the order in
-// which it read them; order is Recorder.Hashes. It reads only directories that local has, and waits
-// only for the disk.
-func FirstFiles(
-	local func(digest.Digest) (*tree.Directory, bool), root digest.Digest, order []PathHash,
-) []First {
-	at := make(map[PathHash]int, min(len(order), maxFirstPaths))
-	for i, h := range order[:min(len(order), maxFirstPaths)] {
-		at[h] = i
-	}
-	var found []First
-	t := newTour(local, root)
-	for in, dir := range t.all(anywhere) {
-		for i := range dir.Len() {
-			h := in.hash.Child(dir.Name(i))
-			if _, ok := at[h]; !ok {
-				continue
-			}
-			switch dir.Kind(i) {
-			case tree.Dir:
-				t.enter(dir.At(i).Digest, h)
-			case tree.File:
-				if d := dir.At(i).Digest; d.SizeBytes() <= largeBytes {
-					found = append(found, First{Path: h, Digest: d})
-				}
-			}
-		}
-	}
-	slices.SortFunc(found, func(a, b First) int { return cmp.Compare(at[a.Path], at[b.Path]) })
-	return found[:withinFirst(found)]
-}
-
-// withinFirst returns how many files are within the bounds.
-func withinFirst(files []First) int {
-	var bytes int64
-	for i, f := range files {
-		size := f.Digest.SizeBytes()
-		if bytes += size; i == maxFirst || bytes > maxFirstBytes || size > largeBytes {
-			return i
-		}
-	}
-	return len(files)
-}
-
-// digestsOf returns the digests of files.
-func digestsOf(files []First) []digest.Digest {
-	ds := make([]digest.Digest, len(files))
-	for i, f := range files {
-		ds[i] = f.Digest
-	}
-	return ds
-}
-
-// A Run is one that has ended.
-type Run struct {
-	// Local returns a Directory that is local. It waits only for the disk.
-	Local func(digest.Digest) (*tree.Directory, bool)
-	Root  digest.Digest       // of the input root
-	Read  func(PathHash) bool // Recorder.Has
-	// Failed: it may have ended before it read what a run that succeeds reads, and counts half.
-	Failed bool
-}
-
-// costOfFile is how many bytes a file counts in addition to its own.
-const costOfFile = 4 << 10
-
-// share returns which share of the predicted bytes the run read. It is false if nothing was
-// predicted, as far as the directories are local. Of a very large root the first levels count.
-func (r Run) share(p *Profile) (right float64, ok bool) {
-	var all float64
-	files := 0
-	t := newTour(r.Local, r.Root)
-	for at, dir := range t.all(anywhere) {
-		if files >= maxFiles {
-			break
-		}
-		for i := range dir.Len() {
-			h := at.hash.Child(dir.Name(i))
-			switch {
-			case dir.Kind(i) == tree.Symlink || !p.predicts(dir, i, h):
-			case dir.Kind(i) == tree.Dir:
-				t.enter(dir.At(i).Digest, h)
-			default:
-				files++
-				bytes := costOfFile + float64(dir.At(i).Digest.SizeBytes())
-				all += bytes
-				if r.Read(h) {
-					right += bytes
-				}
-			}
-		}
-	}
-	return right / max(all, 1), files > 0
-}
-
-// predicts reports whether entry i of dir, at the path with hash h, is likely to be read: p is less
-// sure of some paths, and they count if they are directories or small files.
-func (p *Profile) predicts(dir *tree.Directory, i int, h PathHash) bool {
-	if !p.containsSmall(h) || !p.history.has(h) {
-		return false
-	}
-	return dir.Kind(i) == tree.Dir || dir.At(i).Digest.SizeBytes() <= smallBytes || p.Contains(h)
 }
 
 // The shares of remembered inputs, one in so many, that must differ to be written.
@@ -288,33 +177,4 @@ func parseDirectories(m *profiles.Directories, fn digest.Function) []digest.Dige
 		left -= d.SizeBytes()
 	}
 	return ds
-}
-
-func firstMessage(files []First) *profiles.Files {
-	if len(files) == 0 {
-		return nil
-	}
-	m := &profiles.Files{}
-	m.Hashes, m.Sizes = pack(digestsOf(files))
-	for _, f := range files {
-		m.Paths = append(m.Paths, uint64(f.Path))
-	}
-	return m
-}
-
-// parseFirst returns the files that a message holds, nil if it breaks a rule. They are of the
-// function fn.
-func parseFirst(m *profiles.Files, fn digest.Function) []First {
-	ds := unpack(m.GetHashes(), m.GetSizes(), maxFirst, fn)
-	if ds == nil || len(m.GetPaths()) != len(ds) {
-		return nil
-	}
-	files := make([]First, len(ds))
-	for i, d := range ds {
-		files[i] = First{Path: PathHash(m.GetPaths()[i]), Digest: d}
-	}
-	if withinFirst(files) < len(files) {
-		return nil
-	}
-	return files
 }

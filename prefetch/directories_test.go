@@ -23,7 +23,7 @@ func remembering(t *testing.T, s *storage, root digest.Digest, paths ...string) 
 	for _, path := range paths {
 		r.Read(path, tree.File)
 	}
-	in := Inputs{Directories: Directories(s.everywhere, root, r.Has), First: FirstFiles(s.everywhere, root, r.Hashes())}
+	in := Inputs{Directories: Directories(s.everywhere, root, r.Has), First: r.FirstFiles(s.everywhere, root)}
 	NewProfiles(records, ProfilesOptions{}).Learn(t.Context(), actionOf("a"), r.Hashes(), in)
 	p, _ := NewProfiles(records, ProfilesOptions{}).Find(t.Context(), actionOf("a"))
 	if p == nil {

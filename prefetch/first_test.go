@@ -24,33 +24,33 @@ func firstOf(t *testing.T, s *storage, root digest.Digest, paths ...string) (fil
 func TestFirstFiles(t *testing.T) {
 	s := newStorage()
 	root := s.put(t, "a/b/one", "a/two", "c/large:1048577", "c/three:1048576", "d/gone/four", "five", "unread")
-	order := func(paths ...string) []PathHash {
+	read := func(paths ...string) *Recorder {
 		var r Recorder
 		for _, path := range paths {
 			r.Read(path, tree.File)
 		}
-		return r.Hashes()
+		return &r
 	}
 	gone := s.at(t, root, "d/gone")
 	local := func(d digest.Digest) (*tree.Directory, bool) {
 		dir, ok := s.dirs[d]
 		return dir, ok && d != gone
 	}
-	got := FirstFiles(local, root, order("five", "c/large", "c/three", "d/gone/four", "not/there", "a/b/one", "a/two"))
+	got := read("five", "c/large", "c/three", "d/gone/four", "not/there", "a/b/one", "a/two").FirstFiles(local, root)
 	if want := firstOf(t, s, root, "five", "c/three", "a/b/one", "a/two"); !slices.Equal(got, want) {
 		t.Errorf("%v, want %v", got, want)
 	}
-	if got := FirstFiles(local, gone, order("four")); got != nil {
+	if got := read("four").FirstFiles(local, gone); got != nil {
 		t.Errorf("of a root that is not here: %v", got)
 	}
 	many := numbered("%d/%[1]d", 2*maxFirst)
 	root = s.put(t, many...)
 	slices.Reverse(many)
-	if got := FirstFiles(s.everywhere, root, order(many...)); !slices.Equal(got, firstOf(t, s, root, many[:maxFirst]...)) {
+	if got := read(many...).FirstFiles(s.everywhere, root); !slices.Equal(got, firstOf(t, s, root, many[:maxFirst]...)) {
 		t.Errorf("%d of many files", len(got))
 	}
 	root = s.put(t, numbered("%d:1000000", 10)...)
-	if got := FirstFiles(s.everywhere, root, order(numbered("%d", 10)...)); len(got) != maxFirstBytes/1000000 {
+	if got := read(numbered("%d", 10)...).FirstFiles(s.everywhere, root); len(got) != maxFirstBytes/1000000 {
 		t.Errorf("%d of files with many bytes", len(got))
 	}
 }

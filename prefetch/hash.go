@@ -1,10 +1,6 @@
 package prefetch
 
-import (
-	"strings"
-
-	"github.com/forerunner-build/forerunner/cas/digest"
-)
+import "strings"
 
 // PathHash is the hash of a path in an input root: the 64-bit FNV-1a hash of the path with a slash
 // before each component. So the hash of a child can be computed from the hash of its directory. All
@@ -46,10 +42,4 @@ func parentOf(path string) (string, bool) {
 		return "", false
 	}
 	return path[:max(strings.LastIndexByte(path, '/'), 0)], true
-}
-
-// A First is a file of at most 1 MiB that a run read before most others.
-type First struct {
-	Path   PathHash
-	Digest digest.Digest
 }

@@ -198,7 +198,7 @@ func (p *Profiles) Learn(ctx context.Context, a Action, paths []PathHash, in Inp
 // that are not given are not changed.
 type Inputs struct {
 	Directories []digest.Digest // as in Directories
-	First       []First         // as in FirstFiles
+	First       []First         // as in Recorder.FirstFiles
 }
 
 // Learn remembers that the run has read these paths, in the order of Recorder.Hashes, these inputs,

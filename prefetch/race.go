@@ -86,8 +86,11 @@ type Race struct {
 
 	mu      sync.Mutex
 	fetched []digest.Digest // guarded by mu; files that were fetched ahead
-	stats   Stats           // guarded by mu
-	parts   []func()        // guarded by mu; release those that were requested
+	// forecast is zero until the walk has ended with the whole tree, as far as the profile goes.
+	// Guarded by mu.
+	forecast Forecast
+	stats    Stats    // guarded by mu
+	parts    []func() // guarded by mu; release those that were requested
 	// mentioned are files that were requested because others mention them. Guarded by mu.
 	mentioned map[PathHash]follow.File
 	wanted    []digest.Digest // guarded by mu; directories for mentions that no call has asked for yet
@@ -148,6 +151,14 @@ func (r *Race) Stop() Stats {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.stats
+}
+
+// Forecast returns the files of the tree that the profile predicts; zero if the Race has not seen all
+// of them. Call it after Stop.
+func (r *Race) Forecast() Forecast {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.forecast
 }
 
 // Fetched returns the prefetched files, for a Tally. Call it after Stop.

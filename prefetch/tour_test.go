@@ -39,7 +39,7 @@ func TestOneDirectoryAtManyPaths(t *testing.T) {
 			return len(Directories(local, root, r.Has))
 		},
 		"FirstFiles": func(local func(digest.Digest) (*tree.Directory, bool)) int {
-			return len(FirstFiles(local, root, r.Hashes()))
+			return len(r.FirstFiles(local, root))
 		},
 		"Seen": func(local func(digest.Digest) (*tree.Directory, bool)) int {
 			return 1 + len(parts.Seen(local, root, r.Has))

@@ -48,11 +48,14 @@ type walk struct {
 	compared    int // entries that were looked at, about maxCompared at most
 	// first are the files of foreseeFirst that were not found so far.
 	first map[PathHash]digest.Digest
-	left  int          // directories that may yet be asked for
-	trees int          // directories that trees may bring; 0: they were asked for
-	blind int64        // bytes of those that were asked for, or will be
-	calls int          // under way
-	came  chan []visit // requests of the calls; has room for all of them
+	// forecast has all files that the profile predicts, unless it is partial.
+	forecast []forecast
+	partial  bool
+	left     int          // directories that may yet be asked for
+	trees    int          // directories that trees may bring; 0: they were asked for
+	blind    int64        // bytes of those that were asked for, or will be
+	calls    int          // under way
+	came     chan []visit // requests of the calls; has room for all of them
 }
 
 // walk goes through the tree as far as p goes, or through all of it, and asks for so many
@@ -73,6 +76,7 @@ func (r *Race) walk(ctx context.Context, p *Profile, first map[PathHash]digest.D
 			w.ask(ctx)
 		}
 		if w.calls == 0 {
+			w.conclude(ctx)
 			if len(w.first) > 0 && ctx.Err() == nil {
 				r.queue.forget(slices.Collect(maps.Keys(w.first)))
 			}
@@ -102,8 +106,20 @@ func (w *walk) descend(ctx context.Context) {
 			w.blind += size
 			at.asked = true
 			w.missing = append(w.missing, at)
+		} else {
+			w.partial = true
 		}
 	}
+}
+
+// conclude keeps the forecast, if the walk saw all of the tree that it has.
+func (w *walk) conclude(ctx context.Context) {
+	if w.profile == nil || w.partial || ctx.Err() != nil {
+		return
+	}
+	w.race.mu.Lock()
+	defer w.race.mu.Unlock()
+	w.race.forecast = Forecast{w.profile, w.forecast}
 }
 
 // hand passes the found files to the senders.
@@ -115,6 +131,7 @@ func (w *walk) hand() {
 // look finds the wanted entries of a directory.
 func (w *walk) look(dir *tree.Directory, at PathHash) {
 	if w.compared += dir.Len(); w.compared > maxCompared {
+		w.partial = true
 		return
 	}
 	first := len(w.todo)
@@ -128,6 +145,7 @@ func (w *walk) look(dir *tree.Directory, at PathHash) {
 		case w.profile != nil && !w.profile.predicts(dir, i, h):
 		case kind == tree.File && w.files < maxFiles:
 			d := dir.At(i).Digest
+			w.forecast = append(w.forecast, forecast{h, d.SizeBytes()})
 			if w.isFirst(h, d) {
 				continue
 			}
@@ -136,6 +154,8 @@ func (w *walk) look(dir *tree.Directory, at PathHash) {
 		case kind == tree.Dir && w.directories < maxDirectories:
 			w.directories++
 			w.todo = append(w.todo, visit{directoryAt: directoryAt{digest: dir.At(i).Digest, hash: h}})
+		default:
+			w.partial = true
 		}
 	}
 	slices.Reverse(w.todo[first:]) // so that they are read in their order
@@ -148,7 +168,7 @@ func (w *walk) ask(ctx context.Context) {
 	visits := w.missing[:n:n]
 	w.missing = w.missing[n:]
 	if n == 0 {
-		w.missing = nil
+		w.missing, w.partial = nil, true
 		return
 	}
 	w.left -= n

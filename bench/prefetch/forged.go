@@ -98,7 +98,7 @@ func (t *inputTree) forge(
 	var in prefetch.Inputs
 	if how != renamed { // in a renamed tree the directories differ
 		in.Directories = prefetch.Directories(t.known, root, recorder.Has)
-		in.First = prefetch.FirstFiles(t.known, root, recorder.Hashes())
+		in.First = recorder.FirstFiles(t.known, root)
 	}
 	profiles.Learn(ctx, same, recorder.Hashes(), in)
 	return nil

@@ -62,6 +62,7 @@ type Fetch struct {
 	// These are valid after End.
 	ended       bool
 	directories int64 // that were fetched ahead
+	forecast    prefetch.Forecast
 	figures     prefetch.Figures
 }
 
@@ -223,7 +224,7 @@ func (f *Fetch) End() bool {
 	var fetched []digest.Digest
 	if race := f.race.Swap(nil); race != nil {
 		f.directories += race.Stop().Directories.Files
-		fetched = race.Fetched()
+		fetched, f.forecast = race.Fetched(), race.Forecast()
 	}
 	f.figures = f.tally.Figures(fetched)
 	return f.run
@@ -261,6 +262,7 @@ func (f *Fetch) judge(ctx context.Context, failed bool) prefetch.Verdict {
 	defer cancel()
 	return f.spec.Profiles.Judge(ctx, f.action, prefetch.Run{
 		Local: f.spec.Inputs.LocalDirectory, Root: f.spec.Root, Read: f.recorder.Has, Failed: failed,
+		Forecast: f.forecast,
 	})
 }
 
@@ -275,7 +277,7 @@ func (f *Fetch) Learn(ctx context.Context) {
 	local, root, paths := f.spec.Inputs.LocalDirectory, f.spec.Root, f.recorder.Hashes()
 	in := prefetch.Inputs{
 		Directories: prefetch.Directories(local, root, f.recorder.Has),
-		First:       prefetch.FirstFiles(local, root, paths),
+		First:       f.recorder.FirstFiles(local, root),
 	}
 	v.Learn(ctx, paths, in, f.parts.Seen(local, root, f.recorder.Has)...)
 }
