@@ -54,6 +54,9 @@ func TestForecast(t *testing.T) {
 				synctest.Wait()
 			}
 			race.Stop()
+			for d := range s.dirs { // the action has waited for them
+				s.local[d] = s.local[d] || gone
+			}
 			var r Recorder
 			for _, path := range expected {
 				if random.IntN(4) > 0 {
