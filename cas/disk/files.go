@@ -215,15 +215,23 @@ func (f *files) withFile(k digest.Digest, use func(fd int, path string) error) e
 		f.stamp(k, now)
 	}
 	path := f.path(k)
-	// Nonblocking, so that a pipe or device delays nothing.
-	fd, err := ignoringEINTR(func() (int, error) {
-		return unix.Open(path, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
-	})
+	fd, err := openSmall(path)
 	if err != nil {
 		return &fs.PathError{Op: "open", Path: path, Err: err}
 	}
 	defer func() { _ = unix.Close(fd) }()
 	return use(fd, path)
+}
+
+// openSmall opens a file to read it, if possible without a change of its access time: that takes
+// longer than to read a small file. The kernel permits it for files of this user.
+func openSmall(path string) (int, error) {
+	const flags = unix.O_RDONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC // a pipe or device delays nothing
+	fd, err := ignoringEINTR(func() (int, error) { return unix.Open(path, flags|unix.O_NOATIME, 0) })
+	if err == unix.EPERM {
+		return ignoringEINTR(func() (int, error) { return unix.Open(path, flags, 0) })
+	}
+	return fd, err
 }
 
 // readAtMost returns the first size bytes of the regular file at path, and one more if it is longer.

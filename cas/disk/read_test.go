@@ -3,12 +3,15 @@ package disk
 import (
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/disk/tamper"
 )
 
 // TestReadAtMost reads files of other sizes than expected, and a pipe that gives its bytes in parts.
@@ -46,6 +49,52 @@ func TestReadAtMost(t *testing.T) {
 	for _, fd := range ends {
 		_ = unix.Close(fd)
 	}
+}
+
+// TestOpenSmall: an own file keeps its access time when it is read, and a file of another user is
+// read, too.
+func TestOpenSmall(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "file")
+	if err := os.WriteFile(path, []byte("text"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	read := func() {
+		t.Helper()
+		fd, err := openSmall(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = unix.Close(fd) }()
+		if b, err := readAtMost(fd, path, 4); string(b) != "text" || err != nil {
+			t.Errorf("%q, %v", b, err)
+		}
+	}
+	old := time.Unix(1e9, 0) // before the last change: any other read sets it
+	if err := os.Chtimes(path, old, time.Time{}); err != nil {
+		t.Fatal(err)
+	}
+	read()
+	st, err := tamper.StatOf(path)
+	if err != nil || st.Atim.Sec != old.Unix() {
+		t.Errorf("the access time is %v, %v", time.Unix(st.Atim.Unix()), err)
+	}
+	if os.Getuid() != 0 {
+		t.Log("a file of another user is not read: this requires root")
+		return
+	}
+	for _, d := range []string{dir, filepath.Dir(dir)} {
+		if err := os.Chmod(d, 0o755); err != nil {
+			t.Fatal(err)
+		}
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	defer func() { _, _ = unix.SetfsuidRetUid(0) }()
+	if _, err := unix.SetfsuidRetUid(65534); err != nil {
+		t.Fatal(err)
+	}
+	read()
 }
 
 // TestTouchAndPin: a read counts as one use, and pins the blob meanwhile.
