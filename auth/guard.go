@@ -14,12 +14,12 @@ import (
 	"google.golang.org/grpc"
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/peer"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/forerunner-build/forerunner/cas/instance"
+	"github.com/forerunner-build/forerunner/intake"
 )
 
 // Options configure authentication and authorization.
@@ -222,7 +222,7 @@ func (g *Guard) Look(ctx context.Context, method string) (context.Context, error
 	if !ok || n.free {
 		return ctx, nil // an unknown method has its own error
 	}
-	if raw, ok := g.tokenOf(metadata.ValueFromIncomingContext(ctx, "authorization")); ok && g.tokens.remembered(raw) == nil {
+	if raw, ok := g.tokenOf(intake.Header(ctx, "authorization")); ok && g.tokens.remembered(raw) == nil {
 		return ctx, nil // to verify it may take calls
 	}
 	c, err := g.call(ctx, method)
@@ -278,7 +278,7 @@ func (g *Guard) caller(ctx context.Context) (*Identity, error) {
 			state = &info.State
 		}
 	}
-	return g.identify(ctx, state, metadata.ValueFromIncomingContext(ctx, "authorization"))
+	return g.identify(ctx, state, intake.Header(ctx, "authorization"))
 }
 
 // identify returns the identity in a token or, without one, in a certificate.

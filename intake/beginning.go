@@ -5,6 +5,7 @@ import (
 	"sync/atomic"
 
 	"golang.org/x/sync/semaphore"
+	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 )
 
@@ -26,26 +27,44 @@ func newBeginnings(b Bounds) *beginnings {
 	return &beginnings{size, semaphore.NewWeighted(size), unread}
 }
 
-// enter waits until there is room for a new call, and returns its context, which counts it until
-// charged is called. gRPC makes the connection wait, too. Handlers make room, and none of them
-// needs the connection for that.
-func (b *beginnings) enter(ctx context.Context) (context.Context, error) {
-	n := min(callsOf(ctx)*callBytes+b.unread, b.size)
+// enter waits until there is room for a new call with these headers, and returns its context, which
+// counts it until charged is called. gRPC makes the connection wait, too. Handlers make room, and
+// none of them needs the connection for that.
+func (b *beginnings) enter(ctx context.Context, headers metadata.MD) (*beginning, error) {
+	calls := callsFor(headers)
+	n := min(calls*callBytes+b.unread, b.size)
 	if err := b.bytes.Acquire(ctx, n); err != nil {
-		return ctx, status.FromContextError(err).Err()
+		return nil, status.FromContextError(err).Err()
 	}
-	return &beginning{Context: ctx, leave: func() { b.bytes.Release(n) }}, nil
+	ctx, end := context.WithCancelCause(ctx)
+	return &beginning{
+		Context: ctx, end: end, headers: headers, calls: calls, from: originOf(ctx),
+		leave: func() { b.bytes.Release(n) },
+	}, nil
 }
 
-// A beginning is the context of a call that may not have a handler yet. Until then it has no error:
-// gRPC would silently drop a call whose deadline has passed already.
+// A beginning is the context of a call over a connection. Until the call has a handler the context
+// has no error: gRPC would silently drop a call whose deadline has passed already. All that this
+// package keeps of a call is here, so that a look through its contexts is short.
 type beginning struct {
 	context.Context
+	end     context.CancelCauseFunc // it ends with Context anyway
+	headers metadata.MD             // not to be changed
+	calls   int64                   // as how many it counts, see callsFor
+	from    origin
+	// receiver is that of a call that is charged to a caller; nil: it is not.
+	receiver         *receiver
 	handled, charged atomic.Bool
 	leave            func()
 }
 
 type beginningKey struct{}
+
+// beginningOf returns the beginning of a call; nil: it came from within the process.
+func beginningOf(ctx context.Context) *beginning {
+	b, _ := ctx.Value(beginningKey{}).(*beginning)
+	return b
+}
 
 // Value implements context.Context.
 func (b *beginning) Value(key any) any {
@@ -65,7 +84,7 @@ func (b *beginning) Err() error {
 
 // handled records that a call has a handler. It returns an error if the call has ended before.
 func handled(ctx context.Context) error {
-	if b, ok := ctx.Value(beginningKey{}).(*beginning); ok {
+	if b := beginningOf(ctx); b != nil {
 		b.handled.Store(true)
 	}
 	if err := ctx.Err(); err != nil {
@@ -77,7 +96,7 @@ func handled(ctx context.Context) error {
 // charged records that a call is charged to a caller, or free. A handler calls it before it waits
 // for anything. It may be called again.
 func charged(ctx context.Context) {
-	if b, ok := ctx.Value(beginningKey{}).(*beginning); ok && !b.charged.Swap(true) {
+	if b := beginningOf(ctx); b != nil && !b.charged.Swap(true) {
 		b.leave()
 	}
 }

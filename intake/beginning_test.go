@@ -114,7 +114,7 @@ func TestBeginningsEnd(t *testing.T) {
 func TestLateBeginnings(t *testing.T) {
 	s := newBeginnings(Bounds{})
 	ctx, cancel := context.WithCancel(t.Context())
-	begun, err := s.enter(ctx)
+	begun, err := s.enter(ctx, nil)
 	must(t, err)
 	cancel()
 	if err := begun.Err(); err != nil {
@@ -123,7 +123,7 @@ func TestLateBeginnings(t *testing.T) {
 	if err := handled(begun); status.Code(err) != codes.Canceled || begun.Err() == nil {
 		t.Errorf("the handler of a call that has ended: %v", err)
 	}
-	if _, err := s.enter(ctx); status.Code(err) != codes.Canceled {
+	if _, err := s.enter(ctx, nil); status.Code(err) != codes.Canceled {
 		t.Errorf("a call that ends while it waits for room: %v", err)
 	}
 	for range 2 {

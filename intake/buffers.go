@@ -11,17 +11,14 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// receiverKey is where the context of a call that is charged has its receiver.
-type receiverKey struct{}
-
 // Reserve waits until a call has n bytes for its handler and its answer, for as long as a request
 // may wait. The call keeps them until its answer is sent, or Reserve is called with 0; a further
 // call raises the number. The context is that of the call, which makes one Reserve at a time. If
 // one caller can never have so many, the error is INVALID_ARGUMENT. Unlimited calls have room at
 // once.
 func Reserve(ctx context.Context, n int64) error {
-	in, ok := ctx.Value(receiverKey{}).(*receiver)
-	if !ok {
+	in := receiverOf(ctx)
+	if in == nil {
 		return nil
 	}
 	if most := in.ledger.bounds.BuffersOfOne; n > most {
@@ -29,6 +26,14 @@ func Reserve(ctx context.Context, n int64) error {
 			"compress with a smaller window, or not at all, or raise tuning.memory_limit", n, most)
 	}
 	return in.ledger.reserveBuffers(ctx, in.charge, n)
+}
+
+// receiverOf returns the receiver of a call that is charged to a caller; nil: it is not.
+func receiverOf(ctx context.Context) *receiver {
+	if b := beginningOf(ctx); b != nil {
+		return b.receiver
+	}
+	return nil
 }
 
 // known is a stream of an identified caller.

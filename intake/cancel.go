@@ -37,27 +37,25 @@ func (c *cancels) has(stream uint32) bool {
 	return slices.Contains(c.streams, stream)
 }
 
-// An origin is the stream of a call, and its connection.
+// An origin is the stream of a call, and its connection; nil: it came through no Gate.
 type origin struct {
 	through *Conn
 	stream  uint32
 }
 
-type originKey struct{}
-
-// withOrigin returns the context of a call whose headers have come last on its connection.
-func withOrigin(ctx context.Context) context.Context {
+// originOf returns the origin of a call whose headers have come last on its connection.
+func originOf(ctx context.Context) origin {
 	if c := arrivedThrough(ctx); c != nil {
-		return context.WithValue(ctx, originKey{}, origin{c, c.cancels.coming})
+		return origin{c, c.cancels.coming}
 	}
-	return ctx
+	return origin{}
 }
 
 // Cancelled reports whether the client has cancelled a call. If so, it did that before its
 // connection ended. After hundreds of other cancelled calls that may be forgotten.
 func Cancelled(ctx context.Context) bool {
-	o, ok := ctx.Value(originKey{}).(origin)
-	return ok && o.through.cancels.has(o.stream)
+	b := beginningOf(ctx)
+	return b != nil && b.from.through != nil && b.from.through.cancels.has(b.from.stream)
 }
 
 // stream is that of the present frame.

@@ -57,6 +57,7 @@ type Conn struct {
 	net.Conn
 	gate  *Gate
 	host  string
+	name  string // see Caller
 	close func() error
 	// done ends with the connection.
 	done context.Context
@@ -77,7 +78,7 @@ type Conn struct {
 func (g *Gate) enter(conn net.Conn) *Conn {
 	host := Host(conn.RemoteAddr())
 	done, end := context.WithCancel(context.Background())
-	c := &Conn{Conn: conn, gate: g, host: host, done: done}
+	c := &Conn{Conn: conn, gate: g, host: host, name: AddressCaller(host), done: done}
 	c.close = sync.OnceValue(func() error {
 		end()
 		g.leave(c)
@@ -243,6 +244,9 @@ func (c *Conn) Idle() {
 		g.idle[c.id] = c
 	}
 }
+
+// Caller is AddressCaller of the other end.
+func (c *Conn) Caller() string { return c.name }
 
 // afterClose has f called when the connection has ended, unless stop is called before. It may be
 // called for nil.

@@ -273,26 +273,17 @@ func (r *receiver) decompress(data mem.Buffer) (mem.Buffer, error) {
 	return mem.SliceBuffer(out.Bytes()), nil
 }
 
-// expireKey is the key of the function that ends a call in its context.
-type expireKey struct{}
-
-// withExpire returns a context that ends when the function in expireOf is called. It ends with ctx,
-// so that it needs no other cancellation.
-func withExpire(ctx context.Context) context.Context {
-	ctx, cancel := context.WithCancelCause(ctx)
-	return context.WithValue(ctx, expireKey{}, func() { cancel(errExpired) })
-}
-
 // errExpired is the cause of the end of calls that were ended here.
 var errExpired = errors.New("the server has ended the call")
 
 // Expired reports whether the server ended a call, not its client.
 func Expired(ctx context.Context) bool { return errors.Is(context.Cause(ctx), errExpired) }
 
+// expireOf returns the function that ends a call.
 func expireOf(ctx context.Context) func() {
-	expire, ok := ctx.Value(expireKey{}).(func())
-	if !ok {
+	b := beginningOf(ctx)
+	if b == nil {
 		return func() {}
 	}
-	return expire
+	return func() { b.end(errExpired) }
 }

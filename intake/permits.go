@@ -124,11 +124,11 @@ func (p *Permits) leaveLocked(o *permit) {
 // that it is charged to, or its address. It is empty if the call came through neither a Server nor
 // an HTTPServer, or is charged to nobody.
 func CallerOf(ctx context.Context) string {
-	if in, ok := ctx.Value(receiverKey{}).(*receiver); ok {
+	if in := receiverOf(ctx); in != nil {
 		return in.charge.of.of.key
 	}
 	if c, ok := ctx.Value(connKey{}).(*Conn); ok && c != nil {
-		return AddressCaller(c.host)
+		return c.Caller()
 	}
 	return ""
 }

@@ -113,10 +113,12 @@ func (s *Server) tap(ctx context.Context, info *tap.Info) (context.Context, erro
 	if err != nil {
 		return ctx, err
 	}
-	if ctx, err = s.begins.enter(withExpire(withOrigin(ctx))); err == nil {
-		arrivedThrough(ctx).open()
+	b, err := s.begins.enter(ctx, info.Header)
+	if err != nil {
+		return ctx, err
 	}
-	return ctx, err
+	b.from.through.open()
+	return b, nil
 }
 
 // begin refuses calls by their headers.
@@ -270,7 +272,7 @@ func (s *Server) receive(info *grpc.StreamServerInfo, stream grpc.ServerStream) 
 	if limits.Waits {
 		s.ledger.letYield(in.charge)
 	}
-	in.ServerStream = &known{stream, context.WithValue(ctx, receiverKey{}, in)}
+	beginningOf(ctx).receiver = in
 	if !caller.Guest {
 		in.keeps = arrivedThrough(ctx)
 		in.keeps.Busy()
@@ -324,6 +326,9 @@ type Arrival interface{ Through() *Conn }
 
 // arrivedThrough returns the Conn that a call came through; nil: none.
 func arrivedThrough(ctx context.Context) *Conn {
+	if b := beginningOf(ctx); b != nil {
+		return b.from.through
+	}
 	if p, ok := peer.FromContext(ctx); ok {
 		if a, ok := p.AuthInfo.(Arrival); ok {
 			return a.Through()
@@ -336,8 +341,16 @@ func arrivedThrough(ctx context.Context) *Conn {
 // of a client and a token are part of the cost of a call. A field takes some memory whatever its
 // size.
 func callsOf(ctx context.Context) int64 {
-	const field, part = 200, 8 << 10 // part of callBytes
+	if b := beginningOf(ctx); b != nil {
+		return b.calls
+	}
 	headers, _ := metadata.FromIncomingContext(ctx)
+	return callsFor(headers)
+}
+
+// callsFor is callsOf for a call with these headers.
+func callsFor(headers metadata.MD) int64 {
+	const field, part = 200, 8 << 10 // part of callBytes
 	var bytes int64
 	for name, values := range headers {
 		for _, value := range values {

@@ -172,7 +172,7 @@ func isCancelled(ctx context.Context) bool {
 // tellPage puts the address of an operation's page into the header of the answer, if the client wants
 // it.
 func (o *operations) tellPage(ctx context.Context, op *request.Operation) {
-	if o.pages != "" && len(metadata.ValueFromIncomingContext(ctx, names.PageHeader)) > 0 {
+	if o.pages != "" && len(intake.Header(ctx, names.PageHeader)) > 0 {
 		_ = grpc.SetHeader(ctx, metadata.Pairs(names.PageHeader, o.pages+op.Name)) // can fail only if no one would get it
 	}
 }

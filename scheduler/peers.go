@@ -9,9 +9,8 @@ import (
 	"strings"
 	"sync"
 
-	"google.golang.org/grpc/metadata"
-
 	"github.com/forerunner-build/forerunner/bounded"
+	"github.com/forerunner-build/forerunner/intake"
 	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
@@ -134,7 +133,7 @@ func (n *peers) of(worker string, op *request.Operation) (addresses []string) {
 
 // cacheOf returns the address of the calling worker's store; empty: it serves none to others.
 func cacheOf(ctx context.Context) string {
-	values := metadata.ValueFromIncomingContext(ctx, names.CacheHeader)
+	values := intake.Header(ctx, names.CacheHeader)
 	if len(values) != 1 || len(values[0]) > maxCacheAddress {
 		return ""
 	}

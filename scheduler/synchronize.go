@@ -22,6 +22,7 @@ import (
 	"github.com/forerunner-build/forerunner/bounded"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/instance"
+	"github.com/forerunner-build/forerunner/intake"
 	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
 	"github.com/forerunner-build/forerunner/scheduler/connection"
@@ -129,7 +130,7 @@ func addressOf(ctx context.Context) string {
 // circumstancesOf returns the circumstances under which a worker runs commands; empty: it does not
 // name them.
 func circumstancesOf(ctx context.Context) string {
-	values := metadata.ValueFromIncomingContext(ctx, names.CircumstancesHeader)
+	values := intake.Header(ctx, names.CircumstancesHeader)
 	if len(values) != 1 || len(values[0]) != sha256.Size {
 		return ""
 	}
@@ -141,7 +142,7 @@ const maxSlots = 1 << 16
 
 // slotsOf returns the number of slots of a worker's program; 0: it does not report it.
 func slotsOf(ctx context.Context) int {
-	values := metadata.ValueFromIncomingContext(ctx, names.SlotsHeader)
+	values := intake.Header(ctx, names.SlotsHeader)
 	if len(values) != 1 {
 		return 0
 	}
@@ -153,7 +154,7 @@ func slotsOf(ctx context.Context) int {
 
 // instanceOf returns the instance name of the action that a worker has, if it names that.
 func instanceOf(ctx context.Context, prefix string) (name string, named bool, err error) {
-	values := metadata.ValueFromIncomingContext(ctx, names.InstanceHeader)
+	values := intake.Header(ctx, names.InstanceHeader)
 	if len(values) != 1 {
 		return "", false, nil
 	}
@@ -166,10 +167,10 @@ func instanceOf(ctx context.Context, prefix string) (name string, named bool, er
 
 // offerOf returns the headers of a worker's call about its platform.
 func offerOf(ctx context.Context) (o operation.Offer) {
-	if values := metadata.ValueFromIncomingContext(ctx, names.RequiredHeader); len(values) == 1 {
+	if values := intake.Header(ctx, names.RequiredHeader); len(values) == 1 {
 		o.Required = values[0]
 	}
-	if values := metadata.ValueFromIncomingContext(ctx, names.ImpliedHeader); len(values) == 1 {
+	if values := intake.Header(ctx, names.ImpliedHeader); len(values) == 1 {
 		o.Implied = values[0]
 	}
 	return o

@@ -5,10 +5,10 @@ import (
 	"slices"
 	"strconv"
 
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/protobuf/types/known/anypb"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/intake"
 	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/scheduler/core/request"
 )
@@ -19,7 +19,7 @@ const mostCommand = 64 << 10
 
 // maxCommandBytes returns how large a Command the caller takes with an action; 0: none.
 func maxCommandBytes(ctx context.Context) int64 {
-	values := metadata.ValueFromIncomingContext(ctx, names.CommandHeader)
+	values := intake.Header(ctx, names.CommandHeader)
 	if len(values) != 1 {
 		return 0
 	}

@@ -6,9 +6,9 @@ import (
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"go.uber.org/zap"
-	"google.golang.org/grpc/metadata"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/intake"
 	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
@@ -17,7 +17,7 @@ import (
 // keepResult writes the result in a report to the action cache, if the worker asks for it: before
 // clients learn that the action has ended. An error is only logged: the action has its result.
 func (s queueService) keepResult(ctx context.Context, req *remoteworker.SynchronizeRequest, r *event.Report) {
-	wanted := metadata.ValueFromIncomingContext(ctx, names.ResultHeader)
+	wanted := intake.Header(ctx, names.ResultHeader)
 	if s.putResult == nil || len(wanted) != 1 || r.Doing != event.Completed || !r.Named {
 		return
 	}

@@ -177,7 +177,12 @@ func (p Protection) pending(ctx context.Context, method string) string {
 	return addressName(from)
 }
 
-func addressName(from *peer.Peer) string { return intake.AddressCaller(intake.Host(from.Addr)) }
+func addressName(from *peer.Peer) string {
+	if a, ok := from.AuthInfo.(arrived); ok && a.conn != nil {
+		return a.conn.Caller()
+	}
+	return intake.AddressCaller(intake.Host(from.Addr))
+}
 
 // identify returns the name that a call is charged to: a user or, for an unknown one, an address.
 // This process is not charged.

@@ -15,10 +15,13 @@ import (
 // callers to handlers.
 type Connection struct {
 	net.Addr
-	id    uint64
-	host  string
-	ended atomic.Bool
+	id         uint64
+	text, host string // of Addr; each call asks for them
+	ended      atomic.Bool
 }
+
+// String implements net.Addr.
+func (c *Connection) String() string { return c.text }
 
 // ID distinguishes the connections of one Listeners.
 func (c *Connection) ID() uint64 { return c.id }
@@ -58,8 +61,7 @@ func NewListeners(closed func(id uint64)) *Listeners { return &Listeners{closed:
 // Open returns the Connection of calls from an address that come through no listener. Its owner
 // calls closed when it ends them, before it does; it may be called again.
 func (ls *Listeners) Open(remote net.Addr) (c *Connection, closed func()) {
-	c = &Connection{Addr: remote, id: ls.last.Add(1)}
-	c.host = intake.Host(c)
+	c = &Connection{Addr: remote, id: ls.last.Add(1), text: remote.String(), host: intake.Host(remote)}
 	return c, sync.OnceFunc(func() {
 		c.ended.Store(true)
 		ls.closed(c.id)

@@ -12,7 +12,6 @@ import (
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"google.golang.org/genproto/googleapis/rpc/errdetails"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -143,7 +142,7 @@ func (s *Requests) claimsOf(who *auth.Identity) map[string]string {
 // carry copies data from the request's headers.
 func carry(ctx context.Context, op *request.Operation) error {
 	for _, k := range traceKeys {
-		v := strings.Join(metadata.ValueFromIncomingContext(ctx, k), ",")
+		v := strings.Join(intake.Header(ctx, k), ",")
 		if v == "" || len(v) > maxTraceBytes || !utf8.ValidString(v) {
 			continue // no message takes it, and it is a hint
 		}
@@ -152,7 +151,7 @@ func carry(ctx context.Context, op *request.Operation) error {
 		}
 		op.Trace[k] = v
 	}
-	v := metadata.ValueFromIncomingContext(ctx, names.RequestMetadataHeader)
+	v := intake.Header(ctx, names.RequestMetadataHeader)
 	if len(v) == 0 {
 		return nil
 	}
