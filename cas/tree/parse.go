@@ -165,5 +165,5 @@ func (p *parser) first(kind Kind) []byte {
 	if len(p.lists[kind]) == 0 {
 		return nil
 	}
-	return nameOf(message(p.encoded, p.lists[kind][0]))
+	return nameOf(message(p.encoded, p.lists[kind][0]), p.late)
 }

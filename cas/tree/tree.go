@@ -82,14 +82,7 @@ func (d *Directory) Kind(i int) Kind { return Kind(d.index[i] >> kindShift) }
 // Name returns the name of entry i, at a fraction of the cost of At.
 func (d *Directory) Name(i int) string { return text(d.name(i)) }
 
-func (d *Directory) name(i int) []byte {
-	if !d.late {
-		if name, ok := firstName(d.encoded[d.index[i]&offsetMask:]); ok {
-			return name
-		}
-	}
-	return nameOf(message(d.encoded, d.index[i]))
-}
+func (d *Directory) name(i int) []byte { return nameOf(message(d.encoded, d.index[i]), d.late) }
 
 // Find returns the entry with that name. It does not allocate.
 func (d *Directory) Find(name string) (Entry, bool) {

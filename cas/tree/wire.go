@@ -255,32 +255,17 @@ func (n *node) digest(fn digest.Function) (digest.Digest, error) {
 	return digest.Parse(fn, text(n.hash), n.size)
 }
 
-// nameOf returns the name in an encoded node that was decoded before.
-func nameOf(b []byte) (name []byte) {
+// nameOf returns the name in an encoded node that was decoded before. Unless it may be late, it is
+// the first field.
+func nameOf(b []byte, late bool) (name []byte) {
 	c := cursor{rest: b}
 	for c.next() {
 		if c.isBytes(nodeName) {
 			name = c.bytes
 		}
+		if !late {
+			break
+		}
 	}
 	return name
-}
-
-// firstName returns the name in an encoded node whose length begins at b[0], if its first field is the
-// name, and both lengths are short, as nearly all are.
-func firstName(b []byte) (name []byte, ok bool) {
-	const continues, tag = 0x80, nodeName<<3 | byte(protowire.BytesType)
-	at := 1
-	if len(b) > at && b[0] >= continues {
-		at++
-	}
-	if len(b) < at+2 || b[at-1] >= continues || b[at] != tag || b[at+1] >= continues {
-		return nil, false
-	}
-	from := at + 2
-	to := from + int(b[at+1])
-	if to > len(b) {
-		return nil, false
-	}
-	return b[from:to:to], true
 }
