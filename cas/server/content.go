@@ -3,10 +3,9 @@ package server
 import (
 	"context"
 
-	"google.golang.org/grpc/metadata"
-
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/intake"
 	"github.com/forerunner-build/forerunner/proto/names"
 )
 
@@ -28,7 +27,7 @@ func (s *Server) findMissing(ctx context.Context, instance string, ds []digest.D
 	if s.shared != nil {
 		return s.shared.FindMissing(ctx, ds)
 	}
-	return s.content(instance).FindUnsound(ctx, ds, len(metadata.ValueFromIncomingContext(ctx, names.VouchedHeader)) > 0)
+	return s.content(instance).FindUnsound(ctx, ds, len(intake.Header(ctx, names.VouchedHeader)) > 0)
 }
 
 // FindUnsound returns the blobs in ds that an instance name does not have, or that are damaged. It

@@ -7,9 +7,8 @@ import (
 	"encoding/hex"
 	"fmt"
 
-	"google.golang.org/grpc/metadata"
-
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/intake"
 	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/secrets"
 )
@@ -44,6 +43,6 @@ func (g *Grants) Given(ctx context.Context, instance string, action digest.Diges
 	if g == nil {
 		return false
 	}
-	shown := metadata.ValueFromIncomingContext(ctx, names.GrantHeader)
+	shown := intake.Header(ctx, names.GrantHeader)
 	return len(shown) == 1 && hmac.Equal([]byte(shown[0]), []byte(g.Of(instance, action)))
 }

@@ -11,12 +11,12 @@ import (
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"google.golang.org/genproto/googleapis/bytestream"
 	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/metadata"
 	"google.golang.org/grpc/status"
 
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/wire"
+	"github.com/forerunner-build/forerunner/intake"
 )
 
 // Read sends a blob, or a part of it. The offset counts bytes of the blob even if they are sent
@@ -109,7 +109,7 @@ func readWhole(ctx context.Context, blobs cas.Readable, b openBlob, send func(co
 // checkResourceHeader enforces that the header, if there, repeats the resource
 // name of the request.
 func checkResourceHeader(ctx context.Context, name string) error {
-	for _, h := range metadata.ValueFromIncomingContext(ctx, wire.ResourceHeader) {
+	for _, h := range intake.Header(ctx, wire.ResourceHeader) {
 		if h != name {
 			return fmt.Errorf("%w: header %s is %.300q but the request's resource name is %.300q",
 				wire.ErrInvalidName, wire.ResourceHeader, h, name)
