@@ -193,6 +193,9 @@ func (l *layout) inode(e *Entry) inode {
 func (l *layout) put(b []byte, e *Entry, i inode) {
 	n := l.inodeSize(e, i.size)
 	i.extended, i.xattrs = n == extendedSize, xattrSize(e)
+	if e.hasData() {
+		i.block = noBlock
+	}
 	i.put(b[:n])
 	putXattrs(b[n:], e)
 }

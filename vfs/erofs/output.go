@@ -80,9 +80,7 @@ func (w *writer) inode(e *Entry, nid, parent uint32) {
 	w.out.skip(int64(nid) * slotSize)
 	switch fileType(e.Mode) {
 	case typeFile:
-		if i.size = e.Size; e.Size > 0 {
-			i.block = noBlock
-		}
+		i.size = e.Size
 		w.put(e, i)
 	case typeDir:
 		f := &w.l.dirs[w.dirs]

@@ -170,9 +170,7 @@ func (p *regionPlan) write(b []byte) {
 		at := int64(r.NIDs[i])*slotSize - r.At
 		switch d := p.layout.inode(e); fileType(e.Mode) {
 		case typeFile:
-			if d.size = e.Size; e.Size > 0 {
-				d.block = noBlock
-			}
+			d.size = e.Size
 			p.layout.put(b[at:], e, d)
 		case typeSymlink:
 			d.size = int64(len(e.Target))
