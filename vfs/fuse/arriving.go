@@ -130,7 +130,7 @@ func (l *Layer) follow(ar *arriving, n *Node) {
 	}
 	for _, node := range l.blobs.settle(ar, err) {
 		// A page that is being read is waited for. If the mount is gone, so are they.
-		_ = l.mount.conn.Server().InodeNotify(node, 0, 0)
+		_ = l.mount.conn.Device().DropPages(node)
 	}
 }
 

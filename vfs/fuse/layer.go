@@ -142,7 +142,7 @@ func (d *Driver) NewLayer(ctx context.Context, o Options) *Layer {
 	l.ctx, l.cancel = context.WithCancel(ctx)
 	l.stall.onEnd = o.Hooks.Stall
 	l.blobs.init()
-	l.blobs.unregister = l.mount.conn.Unregister
+	l.blobs.unregister = func(id int32) { l.mount.conn.Device().Unregister(id) }
 	l.nodes.inodes, l.nodes.memory = o.Inodes, o.Memory
 	l.nodes.init(o.Digest, o.Images.Cover)
 	return l
@@ -195,9 +195,9 @@ func (l *Layer) Err() error {
 
 // TryPassthrough reports whether the kernel would read file itself. The layer must be shown.
 func (l *Layer) TryPassthrough(file *os.File) error {
-	id, err := l.mount.conn.Register(file)
+	id, err := l.mount.conn.Device().Register(int(file.Fd()))
 	if err == nil {
-		l.mount.conn.Unregister(id)
+		l.mount.conn.Device().Unregister(id)
 	}
 	return err
 }

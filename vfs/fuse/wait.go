@@ -17,13 +17,14 @@ const killPoll = 10 * time.Millisecond
 
 // access is one FUSE request that may have to wait.
 type access struct {
-	layer  *Layer
-	cancel <-chan struct{} // closed when its thread got a signal
-	thread uint32          // 0 where the kernel itself reads, or a foreign pid namespace does
+	layer   *Layer
+	cancel  <-chan struct{} // closed when its thread got a signal
+	thread  uint32          // 0 where the kernel itself reads, or a foreign pid namespace does
+	request uint64          // 0: it is one to another mount
 }
 
 func (l *Layer) access(cancel <-chan struct{}, h *fuse.InHeader) access {
-	return access{l, cancel, h.Pid}
+	return access{l, cancel, h.Pid, h.Unique}
 }
 
 // await runs call while the access waits, and updates the stall clock. When the root closes or the
@@ -41,6 +42,7 @@ func await[T any](a access, call func(context.Context) (T, error), drop func(T))
 		err error
 	}
 	results := make(chan result)
+	l.mount.conn.Device().Pass(a.request)
 	l.stall.begin()
 	defer l.stall.end()
 	go func() {
@@ -118,7 +120,7 @@ func (l *Layer) read(a access, n *Node) (shown, fuse.Status) {
 // Directory returns a directory of the tree on behalf of a thread that waits for it, as if it asked
 // this layer: cancel is closed when it gets a signal.
 func (l *Layer) Directory(cancel <-chan struct{}, thread uint32, path string, d digest.Digest) (*tree.Directory, error) {
-	dir, err, ok := await(access{l, cancel, thread}, func(ctx context.Context) (*tree.Directory, error) {
+	dir, err, ok := await(access{l, cancel, thread, 0}, func(ctx context.Context) (*tree.Directory, error) {
 		return l.source.Directory(ctx, d)
 	}, func(*tree.Directory) {})
 	if !ok {

@@ -100,7 +100,7 @@ func (f *files) remove(g *grown) {
 	f.mu.Unlock()
 	// Otherwise its pages would stay until memory is short. The result does not matter: the mount
 	// may be gone.
-	_ = f.conn.Server().EntryNotify(fuse.FUSE_ROOT_ID, strconv.FormatUint(g.node, 10))
+	_ = f.conn.Device().DropEntry(fuse.FUSE_ROOT_ID, strconv.FormatUint(g.node, 10))
 }
 
 func (f *files) find(node uint64) *grown {
@@ -114,8 +114,8 @@ func (f *files) store(g *grown, at int64, b []byte) error {
 	const most = 64 << 10
 	for len(b) > 0 {
 		n := min(len(b), most)
-		if status := f.conn.Server().InodeNotifyStoreCache(g.node, at, b[:n]); !status.Ok() {
-			return fmt.Errorf("store blocks of a metadata image: %w", unix.Errno(status))
+		if err := f.conn.Device().StorePages(g.node, at, b[:n]); err != nil {
+			return fmt.Errorf("store blocks of a metadata image: %w", err)
 		}
 		at, b = at+int64(n), b[n:]
 	}
@@ -165,6 +165,7 @@ func (f *files) Read(cancel <-chan struct{}, in *fuse.ReadIn, buf []byte) (fuse.
 	if g == nil || in.Offset > math.MaxInt64 {
 		return nil, fuse.EIO
 	}
+	f.conn.Device().Pass(in.Unique) // the directories may have to come first
 	b := buf[:min(int(in.Size), len(buf))]
 	if !g.read(b, int64(in.Offset), Asker{Cancel: cancel, Thread: in.Pid}) {
 		return nil, fuse.EIO

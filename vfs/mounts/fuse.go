@@ -9,6 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/forerunner-build/forerunner/proto/names"
+	"github.com/forerunner-build/forerunner/vfs/fusedev"
 )
 
 // FUSEDevice is the device that FUSE needs.
@@ -18,8 +19,8 @@ const FUSEDevice = "/dev/fuse"
 type FUSE struct {
 	dir     string // the mount point
 	mounted bool
-	server  *fuse.Server
-	served  chan struct{} // closed when the server's goroutines are gone; nil if there are none
+	device  *fusedev.Conn
+	served  chan struct{} // closed when the device's goroutines are gone; nil if there are none
 	pin     int           // descriptor of the mount, which keeps its number ours; -1 for none
 }
 
@@ -32,11 +33,11 @@ func (c *FUSE) Dir() string { return c.dir }
 // Moved says that the mount point has moved there, with a folder around it.
 func (c *FUSE) Moved(dir string) { c.dir = dir }
 
-// Server returns the server of go-fuse, after Start.
-func (c *FUSE) Server() *fuse.Server { return c.server }
+// Device returns the connection to the kernel, after Start.
+func (c *FUSE) Device() *fusedev.Conn { return c.device }
 
-// Start mounts FUSE and serves it. It calls mount(2) itself and gives go-fuse the device, so that
-// the device is closed in children and no helper program is ever needed.
+// Start mounts FUSE and serves it. It opens the device and calls mount(2) itself, so that the device
+// is closed in children and no helper program is ever needed.
 func (c *FUSE) Start(serve fuse.RawFileSystem, o *fuse.MountOptions) error {
 	fd, err := unix.Open(FUSEDevice, unix.O_RDWR|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -50,13 +51,13 @@ func (c *FUSE) Start(serve fuse.RawFileSystem, o *fuse.MountOptions) error {
 		return &Error{What: "fuse", Err: err}
 	}
 	c.mounted = true
-	if c.server, err = fuse.NewServer(serve, fmt.Sprintf("/dev/fd/%d", fd), o); err != nil {
+	if c.device, err = fusedev.Open(fd, serve, o); err != nil {
 		return &Error{What: "fuse", Err: err}
 	}
 	c.served = make(chan struct{})
 	go func() {
 		defer close(c.served)
-		c.server.Serve()
+		c.device.Serve()
 	}()
 	if c.pin, err = unix.Open(c.dir, unix.O_PATH|unix.O_CLOEXEC, 0); err != nil {
 		return &Error{What: "fuse", Err: err}
@@ -64,8 +65,8 @@ func (c *FUSE) Start(serve fuse.RawFileSystem, o *fuse.MountOptions) error {
 	return nil
 }
 
-// Stop ends the connection, even if it is in use, and returns when all of the server's goroutines
-// have ended.
+// Stop ends the connection, even if it is in use, and returns when all goroutines that
+// answer it have ended.
 func (c *FUSE) Stop() error {
 	var err error
 	if c.mounted {
@@ -94,18 +95,6 @@ func (c *FUSE) unmount() error {
 	}
 	return abort(st.Dev_minor, c.dir)
 }
-
-// Register lets the kernel read file by itself, until Unregister.
-func (c *FUSE) Register(file *os.File) (id int32, err error) {
-	id, errno := c.server.RegisterBackingFd(&fuse.BackingMap{Fd: int32(file.Fd())})
-	if errno != 0 {
-		return 0, errno
-	}
-	return id, nil
-}
-
-// Unregister reverses Register.
-func (c *FUSE) Unregister(id int32) { c.server.UnregisterBackingFd(id) }
 
 // abort ends a FUSE connection by its number.
 func abort(conn uint32, dir string) error {

@@ -1,0 +1,21 @@
+// Package fusedev answers the kernel's requests to a FUSE mount.
+//
+// go-fuse has the protocol: what a request is, and how an answer looks. A [Conn] reads the requests
+// and writes the answers. go-fuse's own server reads with a system call that waits, and a goroutine
+// in a system call keeps its processor of the Go runtime until the runtime's monitor takes it away,
+// which may be a millisecond later. With an input root for each action, most processors were held
+// that way, and what served other roots had to wait.
+//
+// # Who reads
+//
+// One goroutine has the turn: it reads a request, answers it, and reads the next. When there is no
+// request, it waits a moment in the kernel, because a command that looks at many files asks again at
+// once, and then like other network connections, without a processor.
+//
+// An answer that has to wait for something must give up the turn ([Conn.Pass]). Another goroutine
+// reads from then on, and the one that waited ends with its answer. If requests are always there
+// already, several processes ask at a time, or an answer took long: then helpers answer, too, until
+// none is left.
+//
+// A Conn owns these goroutines; Serve returns when all have ended. It holds no lock.
+package fusedev
