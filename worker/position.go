@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"math/rand/v2"
+	"runtime"
 	"sync"
 	"time"
 
@@ -398,7 +399,10 @@ func (p *position) start(abort context.Context, desired *remoteworker.DesiredSta
 				ExecutionState: &remoteworker.CurrentState_Executing_Completed{Completed: response},
 			})
 		}
-		release() // the client need not wait for that
+		// The client need not wait for the release, most of which is system calls that wait, and keep
+		// a processor from the goroutine that reports.
+		runtime.Gosched()
+		release()
 	}()
 	return t
 }
