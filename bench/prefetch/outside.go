@@ -95,7 +95,7 @@ func (f *outsideFarm) withWorker(
 	defer far.Close()
 	log := data + ".log"
 	worker, _, err := program.Start(ctx, program.ReadyLine, log, filepath.Join(f.programs, workerProgram),
-		"--scheduler", "grpc://"+f.address, "--storage", "grpc://"+far.Address(), "--data", data, "--http", "", "--log-json")
+		"--scheduler", "grpc://"+f.address, "--storage", "grpc://"+far.Address()+"?compression=zstd", "--data", data, "--http", "", "--log-json")
 	defer func() { err = errors.Join(err, os.RemoveAll(log)) }()
 	if err != nil {
 		return err

@@ -34,6 +34,12 @@ func Addresses(whom string) (addresses []string, encrypted bool, err error) {
 	return addresses, scheme == "grpcs", nil
 }
 
+// elsewhere reports whether an address may be another machine's.
+func elsewhere(address string) bool {
+	host, _, err := net.SplitHostPort(address)
+	return err != nil || !IsLoopback(host)
+}
+
 // Check returns an error unless whom is one of Addresses.
 func Check(whom string) error {
 	_, _, err := Addresses(whom)

@@ -120,10 +120,6 @@ func (c *Client) prepare(target string) (whom string, options []grpc.DialOption,
 		options = append(options, grpc.WithContextDialer(connect))
 	}
 	if c.Token != "" {
-		elsewhere := func(address string) bool {
-			host, _, err := net.SplitHostPort(address)
-			return err != nil || !IsLoopback(host)
-		}
 		if !encrypted && slices.ContainsFunc(addresses, elsewhere) {
 			return "", nil, settings.Wrong("--token-file: the token would be sent in the clear to %s: use grpcs://", target)
 		}

@@ -68,10 +68,16 @@ func endpointOptions(e *endpoint) map[string]func(value string) error {
 	}
 }
 
-// parseEndpoint parses an address with options; o has the defaults.
+// parseEndpoint parses an address with options; o has the defaults. Check finds what is wrong with
+// the address.
 func parseEndpoint(spec string, o casclient.Options) (endpoint, error) {
 	target, query, _ := strings.Cut(spec, "?")
 	e := endpoint{target: target, connections: 1, options: o}
+	// Without a network, compressing costs more than it saves.
+	addresses, _, err := Addresses(target)
+	if err == nil && !slices.ContainsFunc(addresses, elsewhere) {
+		e.options.NoCompression = true
+	}
 	values, err := url.ParseQuery(query)
 	if err != nil {
 		return e, fmt.Errorf("%q: %w", spec, err)

@@ -128,6 +128,14 @@ func TestEndpoints(t *testing.T) {
 	if e, err := parseEndpoint("grpc://h:1?compression=zstd", casclient.Options{NoCompression: true}); err != nil || e.options.NoCompression {
 		t.Errorf("%+v, %v", e, err)
 	}
+	for spec, off := range map[string]bool{
+		"grpc://127.0.0.1:1": true, "localhost:1": true, "grpcs://[::1]:1,127.0.0.2:1": true, "grpc://127.0.0.1:1?compression=zstd": false,
+		"grpc://127.0.0.1:1,h:1": false, "h:1": false, "": false,
+	} {
+		if e, err := parseEndpoint(spec, casclient.Options{}); err != nil || e.options.NoCompression != off {
+			t.Errorf("%s: %+v, %v; want no compression %v", spec, e, err, off)
+		}
+	}
 	for spec, want := range map[string]string{
 		"grpc://h:1?instence=x":                    `there is no option instence; here are ["compression" "connections" "instance" "retry" "stall" "token-file"]`,
 		"grpc://h:1?instance=/x":                   `option instance: invalid instance name "/x"`,
