@@ -46,6 +46,7 @@ var floors = map[string]int{
 	"cas/span":               0,
 	"intake/inprocess":       0,
 	"vfs/budget":             0,
+	"vfs/fusedev":            0,
 	"scheduler/core/alike":   0,
 	"scheduler/core/fair":    0,
 	"scheduler/core/fifo":    0,

@@ -139,8 +139,8 @@
 //
 // # What it refuses to do
 //
-// It never forks, and go-fuse gets the mounted device, so no fusermount is run and children do not
-// inherit the device. The worker must not open files below the FUSE mount itself (Root.Path is the
+// It never forks: package mounts opens the device and mounts, so no fusermount is run and children do
+// not inherit the device. The worker must not open files below the FUSE mount itself (Root.Path is the
 // overlay), or map them, or run programs from them: the thread that waits for FUSE could be the one
 // that serves it.
 //

@@ -41,6 +41,8 @@ type Callers struct {
 	Waiting int `tuning:"waiting_goroutines" unit:"NUMBER" min:"0" max:"65536" otherwise:"one for each MiB of memory_limit, from 32 to 2048; 64 in forerunner up" doc:"Number of goroutines kept ready for calls, at most 65536; further calls start their own. More save CPU on large farms, fewer on small ones"`
 	// MonitorSlack is for slackenMonitor.
 	MonitorSlack time.Duration `tuning:"monitor_slack" unit:"TIME" min:"0" default:"1ms" doc:"Timer slack of the Go runtime's monitor thread and of the threads that it starts: a later wake-up saves CPU. 0 keeps the kernel's default of 50us. It requires CAP_SYS_NICE, and does not apply to commands"`
+	// SpareProcessors is for the function of that name.
+	SpareProcessors int `tuning:"spare_processors" unit:"NUMBER" min:"0" max:"64" default:"1" doc:"Processors of the Go runtime beyond the number of CPUs: a system call that waits keeps one for up to monitor_slack. GOMAXPROCS in the environment has precedence"`
 	// HugePages is for PaceMemory.
 	HugePages bool `tuning:"huge_pages" unit:"true|false" default:"true" doc:"Puts the program's memory on huge pages of the kernel where it is in use, once it has more than 256 MiB. It requires Linux 6.1, and takes no further memory"`
 }

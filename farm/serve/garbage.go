@@ -34,6 +34,7 @@ func (c *Callers) PaceRuntime(ctx context.Context, log *zap.Logger) (stop func()
 		return nil, err
 	}
 	slackenMonitor(c.MonitorSlack, log)
+	spareProcessors(c.SpareProcessors)
 	return PaceMemory(ctx, memory, c.HugePages), nil
 }
 

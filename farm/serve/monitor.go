@@ -3,6 +3,7 @@ package serve
 import (
 	"fmt"
 	"os"
+	"runtime"
 	"strconv"
 	"time"
 
@@ -56,4 +57,18 @@ func monitorThread() (int, error) {
 		return 0, fmt.Errorf("there are only the threads %q", threads)
 	}
 	return strconv.Atoi(threads[1])
+}
+
+// runtimeProcessors is what the runtime has chosen at the start, by the CPUs that the process may
+// use.
+var runtimeProcessors = runtime.GOMAXPROCS(0)
+
+// spareProcessors gives the runtime so many more processors (P) than it has chosen. One that a
+// thread keeps while it waits in the kernel, to unmount a root or to remove a file, is missing
+// elsewhere until the monitor takes it away. It is for main; GOMAXPROCS in the environment has
+// precedence.
+func spareProcessors(n int) {
+	if os.Getenv("GOMAXPROCS") == "" {
+		runtime.GOMAXPROCS(runtimeProcessors + n)
+	}
 }

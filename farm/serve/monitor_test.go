@@ -3,6 +3,7 @@ package serve
 import (
 	"fmt"
 	"os"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync/atomic"
@@ -61,5 +62,23 @@ func TestSlackenMonitor(t *testing.T) {
 		if got, err := os.ReadFile(file); err != nil || strings.TrimSpace(string(got)) != "300000" {
 			t.Errorf("slack %v: it is %s ns, %v", slack, got, err)
 		}
+	}
+}
+
+// TestSpareProcessors adds to what the runtime has chosen, however often, unless somebody else has
+// chosen.
+func TestSpareProcessors(t *testing.T) {
+	t.Setenv("GOMAXPROCS", "")
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(0))
+	for _, spare := range []int{3, 1, 1, 0} {
+		spareProcessors(spare)
+		if got := runtime.GOMAXPROCS(0); got != runtimeProcessors+spare {
+			t.Errorf("%d to spare: %d, the runtime has chosen %d", spare, got, runtimeProcessors)
+		}
+	}
+	t.Setenv("GOMAXPROCS", "7")
+	spareProcessors(5)
+	if got := runtime.GOMAXPROCS(0); got != runtimeProcessors {
+		t.Errorf("with GOMAXPROCS in the environment: %d, want it left at %d", got, runtimeProcessors)
 	}
 }

@@ -21,13 +21,14 @@
 //
 // # What it refuses to do
 //
-// It never forks, and go-fuse gets the mounted device, so no fusermount is run and children do not
-// inherit the device. No code in this process may open files below the mount, or map them, or run
+// It never forks: package mounts opens the device and mounts, so no fusermount is run and children do
+// not inherit the device. No code in this process may open files below the mount, or map them, or run
 // programs from them: the thread that waits for FUSE could be the one that serves it.
 //
 // # Goroutines and locks
 //
-// A Layer owns the goroutines of its server, one for each access that waits for the Source, and one
+// The requests of a Mount are answered by one goroutine, until an access has to wait (package
+// fusedev). A Layer owns these goroutines, one for each access that waits for the Source, and one
 // for each file that arrives. Hide ends them and waits, so a Source must return when its context
 // ends. An access whose process is being killed returns at once; other signals do not disturb it.
 //

@@ -9,6 +9,6 @@
 // folder does, by [Free] or [Lock].
 //
 // The package never accesses a mount point, since a dead one answers with errors or never. It has
-// one goroutine for each Guard, for which Guard.Close waits, and those of go-fuse that serve a FUSE,
-// for which FUSE.Stop waits. The lock of a Guard is held during no I/O.
+// one goroutine for each Guard, for which Guard.Close waits, and those of a FUSE that answer the
+// kernel (package fusedev), for which FUSE.Stop waits. The lock of a Guard is held during no I/O.
 package mounts
