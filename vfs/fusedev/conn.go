@@ -16,8 +16,11 @@ import (
 )
 
 const (
-	// shortly is how long the goroutine with the turn waits in the kernel.
-	shortly = 100 * time.Microsecond
+	// shortly is how long the goroutine with the turn waits in the kernel, after inSuccession requests
+	// that all came as soon. It waits much longer for nothing: the runtime's threads have timers of
+	// low resolution.
+	shortly      = 100 * time.Microsecond
+	inSuccession = 16
 	// severalAsk is how many requests in a row must have been there already for a helper. The
 	// release of a file, which nobody waits for, often precedes another request.
 	severalAsk = 4
@@ -90,16 +93,19 @@ func (c *Conn) loop() {
 	defer c.loops.Done()
 	b := c.take()
 	defer b.giveBack()
-	inARow := 0
-	for soon := false; ; soon = true {
-		n, waited, err := c.receive(b.in, soon)
+	quick, inARow := 0, 0
+	for {
+		n, waited, err := c.receive(b.in, quick >= inSuccession)
 		if err != nil {
 			if !errors.Is(err, unix.ENODEV) { // the mount is gone
 				c.options.Logger.Printf("read from the FUSE device: %v", err)
 			}
 			return
 		}
-		if inARow++; waited {
+		if quick++; waited > shortly {
+			quick = 0
+		}
+		if inARow++; waited > 0 {
 			inARow = 0
 		}
 		if inARow >= severalAsk {
@@ -136,20 +142,26 @@ func (c *Conn) help() {
 	}()
 }
 
-// receive waits for a request. soon: one is to be expected shortly. waited reports that none was
-// there at first.
-func (c *Conn) receive(in []byte, soon bool) (n int, waited bool, err error) {
+// receive waits for a request. soon: one is to be expected shortly. waited is 0 if one was there at
+// first.
+func (c *Conn) receive(in []byte, soon bool) (n int, waited time.Duration, err error) {
+	var began time.Time
 	failed := c.raw.Read(func(fd uintptr) bool {
 		if n, err = read(int(fd), in); !errors.Is(err, unix.EAGAIN) {
 			return true
 		}
-		waited = true
+		if began.IsZero() {
+			began = time.Now()
+		}
 		if soon && ready(int(fd), shortly) {
 			n, err = read(int(fd), in)
 		}
 		soon = false
 		return !errors.Is(err, unix.EAGAIN)
 	})
+	if !began.IsZero() {
+		waited = time.Since(began)
+	}
 	if failed != nil { // also of a device whose mount is gone, before its descriptor is closed
 		n, err = c.poll(in)
 	}

@@ -8,9 +8,9 @@
 //
 // # Who reads
 //
-// One goroutine has the turn: it reads a request, answers it, and reads the next. When there is no
-// request, it waits a moment in the kernel, because a command that looks at many files asks again at
-// once, and then like other network connections, without a processor.
+// One goroutine has the turn: it reads a request, answers it, and reads the next. It waits for one as
+// for a network connection, without a processor. Only if many requests came in quick succession, as
+// from a command that looks at many files, it waits a moment in the kernel, which is quicker.
 //
 // An answer that has to wait for something must give up the turn ([Conn.Pass]). Another goroutine
 // reads from then on, and the one that waited ends with its answer. If requests are always there
