@@ -176,6 +176,11 @@ func (s shownImages) equal(o shownImages) bool {
 	return s.blobs == o.blobs && s.all == o.all && slices.Equal(s.points, o.points)
 }
 
+// alike reports whether roots of any owners with these images show the same ones.
+func (s shownImages) alike(o shownImages) bool {
+	return slices.EqualFunc(s.points, o.points, func(a, b string) bool { return filepath.Dir(a) == filepath.Dir(b) })
+}
+
 // any reports whether there are any.
 func (s shownImages) any() bool { return len(s.points) > 0 }
 

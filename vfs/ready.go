@@ -25,10 +25,10 @@ type readyRoots struct {
 	maker sync.WaitGroup // of at most one goroutine, which runs while wanted is not empty
 
 	mu     sync.Mutex
-	spare  []*bareRoot // the oldest first
-	wanted []bareKind  // of roots to make; the first one is being made
-	recent []bareKind  // of the last roots with images, at most as many as spare roots
-	made   int         // roots so far, to name their folders
+	spare  []*bareRoot   // the oldest first
+	wanted []bareKind    // of roots to make; the first one is being made
+	recent []shownImages // of the last roots with images, at most as many as spare roots
+	made   int           // roots so far, to name their folders
 	closed bool
 }
 
@@ -64,15 +64,14 @@ func (p *readyRoots) take(owner Owner, images shownImages) *bareRoot {
 
 // want has a root of that owner made, with these images. Owners that use several roots at a time
 // will have as many spare ones, because they want one each time that they have taken, or found none.
-// One with images is made only if one of the last roots had the same images: of more kinds than
-// there are spare roots, each would be dropped before it is needed.
+// One with images is made only if one of the last roots had the same images, of any owner: of more
+// kinds than there are spare roots, each would be dropped before it is needed.
 func (p *readyRoots) want(owner Owner, images shownImages) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	kind := bareKind{owner, images}
 	if images.any() {
-		again := slices.ContainsFunc(p.recent, kind.equal)
-		if p.recent = append(p.recent, kind); len(p.recent) > p.most {
+		again := slices.ContainsFunc(p.recent, images.alike)
+		if p.recent = append(p.recent, images); len(p.recent) > p.most {
 			p.recent = slices.Delete(p.recent, 0, 1)
 		}
 		if !again {
@@ -82,7 +81,7 @@ func (p *readyRoots) want(owner Owner, images shownImages) {
 	if p.closed || len(p.wanted) >= p.most {
 		return
 	}
-	p.wanted = append(p.wanted, kind)
+	p.wanted = append(p.wanted, bareKind{owner, images})
 	if len(p.wanted) == 1 {
 		p.maker.Go(p.makeAll)
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/forerunner-build/forerunner/proto/names"
+	"github.com/forerunner-build/forerunner/sandbox"
 	"github.com/forerunner-build/forerunner/vfs/mounts"
 	"github.com/forerunner-build/forerunner/vfs/vfstest"
 )
@@ -300,5 +301,36 @@ func TestReadyWithImages(t *testing.T) {
 	}
 	if got, want := namesIn(t, r.Path()), 17; len(got) != want {
 		t.Errorf("%q", got)
+	}
+}
+
+// TestReadyForOtherOwners: images that the roots of one owner show recur for others, too.
+func TestReadyForOtherOwners(t *testing.T) {
+	src := vfstest.NewSource(t)
+	openImageFS(t, src, nil) // or skip
+	owners := []Owner{{UID: 1900000000, GID: 1900000000}, {UID: 1900065536, GID: 1900065536}, {UID: 1900131072, GID: 1900131072}}
+	namespaces := map[Owner]*os.File{}
+	for _, o := range owners {
+		namespace, err := sandbox.UserNamespace(&sandbox.User{UID: o.UID, GID: o.GID, IDs: 1 << 16})
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = namespace.Close() })
+		namespaces[o] = namespace
+	}
+	f := openFS(t, Options{Blobs: blobFolder(src, nil), Ready: 4, Namespaces: namespaces})
+	gathered(t, f, src)
+	for i, test := range []struct {
+		owner int
+		want  bool
+	}{{0, false}, {1, false}, {1, true}, {0, false}, {0, true}, {2, false}, {2, true}} {
+		r := openRoot(t, f, RootSpec{
+			Name: fmt.Sprint("owners-", i), Digest: local(t, src, src.Tree(t, libraries(fmt.Sprint("own", i))...)), Source: src,
+			Owner: &owners[test.owner],
+		})
+		if r.wasReady != test.want || imagesOf(r) != 1 {
+			t.Errorf("root %d, of owner %d, with %d images, was made ahead: %t", i, test.owner, imagesOf(r), r.wasReady)
+		}
+		spareRoots(f) // waits for those that are being made
 	}
 }

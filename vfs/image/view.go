@@ -117,7 +117,8 @@ func (c *Cache) View(d digest.Digest, source Source, owner folder.Owner, hooks H
 // Cover returns what the images show; nil if there are none.
 func (v *View) Cover() *Cover { return v.cover }
 
-// Folders returns the mount points of the images.
+// Folders returns the mount points of the images. Those of one image, for several owners, are beside
+// each other.
 func (v *View) Folders() []string {
 	var points []string
 	for _, g := range v.grafts {
