@@ -162,8 +162,14 @@ func (c *Conn) receive(in []byte, soon bool) (n int, waited time.Duration, err e
 	if !began.IsZero() {
 		waited = time.Since(began)
 	}
-	if failed != nil { // also of a device whose mount is gone, before its descriptor is closed
-		n, err = c.poll(in)
+	if failed == nil {
+		return n, waited, err
+	}
+	// The runtime refuses to wait for a device whose mount is gone, from which reads return ENODEV.
+	for n, err = c.poll(in); errors.Is(err, unix.EAGAIN); n, err = c.poll(in) {
+		if failed := c.raw.Control(func(fd uintptr) { ready(int(fd), time.Second) }); failed != nil {
+			return 0, waited, failed
+		}
 	}
 	return n, waited, err
 }
