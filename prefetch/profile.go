@@ -8,6 +8,7 @@ import (
 	"github.com/bits-and-blooms/bloom/v3"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/tree"
 	"github.com/forerunner-build/forerunner/proto/fsac"
 )
 
@@ -186,6 +187,15 @@ func (p *Profile) Contains(h PathHash) bool {
 		h = h.slash()
 	}
 	return true
+}
+
+// predicts reports whether entry i of dir, at the path with hash h, is likely to be read: p is less
+// sure of some paths, and they count if they are directories or small files.
+func (p *Profile) predicts(dir *tree.Directory, i int, h PathHash) bool {
+	if !p.containsSmall(h) || !p.history.has(h) {
+		return false
+	}
+	return dir.Kind(i) == tree.Dir || dir.At(i).Digest.SizeBytes() <= smallBytes || p.Contains(h)
 }
 
 // SizeBytes returns the length of the filter in the message.

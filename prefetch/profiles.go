@@ -127,68 +127,6 @@ func (p *Profiles) Find(ctx context.Context, a Action) (*Profile, Origin) {
 	return nil, None
 }
 
-// A Verdict is what Judge found out about a run.
-type Verdict struct {
-	profiles *Profiles
-	action   Action
-	misled   bool // the run read little of what the exact record predicts
-}
-
-// Judge compares a run of a with the records that Find considers for it, and so decides whether Find
-// uses them for the next run. A run that failed counts, too, unless the worker caused that. It
-// may wait for the store, and writes only if a record is used from now on, or no longer.
-func (p *Profiles) Judge(ctx context.Context, a Action, run Run) Verdict {
-	v := Verdict{profiles: p, action: a}
-	if !run.Read(RootHash) {
-		return v // it was not watched
-	}
-	if k, ok := a.exactKey(); ok {
-		used, misled := p.judge(ctx, k, p.exact, run)
-		if v.misled = misled; used {
-			return v
-		}
-	}
-	if k, ok := a.coarseKey(); ok {
-		p.judge(ctx, k, p.coarse, run)
-	}
-	return v
-}
-
-// judge compares a run with the record under k, and reports whether that was used, and whether the
-// run read little of it.
-func (p *Profiles) judge(ctx context.Context, k record.Key, r rules, run Run) (used, misled bool) {
-	e := p.look(ctx, k, r)
-	known := e.known.Load()
-	profile, used := known.profile(), known.trusted(r) != nil
-	if profile == nil {
-		return false, false
-	}
-	right, ok := run.share(profile)
-	if !ok {
-		return used, false
-	}
-	misled = right <= r.score.Poor
-	if run.Failed {
-		r.score.Latest /= 2
-	}
-	e.mu.Lock()
-	known = e.known.Load()
-	before, now := known.score, known.score.After(right, r.score)
-	if e.misled = nil; misled {
-		e.misled = &before
-	}
-	e.known.Store(known.withScore(now))
-	turned := r.score.Trusts(before) != r.score.Trusts(now)
-	if turned {
-		e.changes++
-	}
-	e.mu.Unlock()
-	if turned {
-		p.write(ctx, e)
-	}
-	return used, misled
-}
-
 // Learn is that of the Verdict on a run of a that was not compared.
 func (p *Profiles) Learn(ctx context.Context, a Action, paths []PathHash, in Inputs, seen ...Seen) {
 	Verdict{profiles: p, action: a}.Learn(ctx, paths, in, seen...)
