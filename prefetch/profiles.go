@@ -17,12 +17,6 @@ import (
 	"github.com/forerunner-build/forerunner/records/record"
 )
 
-// Limits of the records of one action.
-const (
-	exactRuns  = 4
-	exactPaths = 1 << 15 // about 350 KiB in a store; of larger runs only the filter is kept
-)
-
 // An Action identifies an action in Profiles. Actions with equal Instance and Digest are the same;
 // actions with equal Instance and Kind are similar.
 type Action struct {
@@ -127,21 +121,7 @@ func NewProfiles(s record.Hints, o ProfilesOptions) *Profiles {
 		cache:  newCache(o.CacheBytes),
 		maxAge: o.MaxAge,
 		exact:  exactRules(o.Filter),
-		coarse: rules{
-			shape:      shape{runs: coarseRuns, paths: coarsePaths, distinct: true},
-			options:    o.Filter,
-			score:      score.Rules{Latest: 1.0 / 4, Poor: 1.0 / 8},
-			least:      func(n int) int { return coarseLeast(n, coarseShare) },
-			leastSmall: func(n int) int { return coarseLeast(n, coarseSmallShare) },
-		},
-	}
-}
-
-func exactRules(o ProfileOptions) rules {
-	one := func(int) int { return 1 }
-	return rules{
-		shape: shape{runs: exactRuns, paths: exactPaths}, options: o, least: one, leastSmall: one,
-		score: score.Rules{Latest: 1.0 / 2, Poor: 1.0 / 2},
+		coarse: coarseRules(o.Filter),
 	}
 }
 
@@ -273,10 +253,7 @@ func (p *Profiles) learn(e *entry, v Verdict, run uint64, now reading, r rules) 
 			e.changes++
 		}
 	}
-	due := e.changes > 0
-	if next.history != nil && r.shape.distinct {
-		due = coarseDue(e.changes, len(next.history.runs))
-	}
+	due := r.due(e.changes, next.history)
 	e.mu.Unlock()
 	p.cache.weigh(e)
 	return due
@@ -316,7 +293,7 @@ func (p *Profiles) learnRanges(e *entry, seen []Seen, r rules) (due bool) {
 	}
 	if changed && known.history != nil {
 		e.changes++
-		due = !r.shape.distinct || coarseDue(e.changes, len(known.history.runs))
+		due = r.due(e.changes, known.history)
 	}
 	e.mu.Unlock()
 	p.cache.weigh(e)

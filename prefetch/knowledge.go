@@ -156,6 +156,54 @@ func (p *Profile) canHold(n int, o ProfileOptions) bool {
 	return 3*p.filter.Cap() >= 2*m
 }
 
+// trusted returns the profile if it predicted well, or was never compared.
+func (k *knowledge) trusted(r rules) *Profile {
+	if !r.score.Trusts(k.score) {
+		return nil
+	}
+	return k.profile()
+}
+
+// marshal returns k as a value of a store; k has learnt something.
+func (k *knowledge) marshal() ([]byte, error) {
+	m := k.filter().Message()
+	return proto.MarshalOptions{Deterministic: true}.Marshal(&profiles.Record{
+		BloomFilter: m.GetBloomFilter(), BloomFilterHashFunctions: m.GetBloomFilterHashFunctions(),
+		History: k.history.message(), Directories: directoriesMessage(k.directories), Ranges: rangesMessage(k.ranges),
+		RightPerMille: k.score.PerMille(), First: firstMessage(k.first),
+	})
+}
+
+// sizeBytes estimates the memory that k takes, a filter that is still to be made included.
+func (k *knowledge) sizeBytes() int {
+	size := 1 << 9
+	if k.history != nil {
+		size += 17*len(k.history.paths) + 8*len(k.history.runs)
+	} else if k.filter != nil {
+		size += k.filter().SizeBytes()
+	}
+	return size + digestBytes*(len(k.directories)+len(k.first)) + 48*len(k.ranges) + 16*k.ranges.count()
+}
+
+// digestBytes is about the memory of a digest.
+const digestBytes = 48
+
+// Limits of the records of one action, and of similar ones.
+const (
+	exactRuns  = 4
+	exactPaths = 1 << 15 // about 350 KiB in a store; of larger runs only the filter is kept
+
+	coarseRuns  = maxRuns
+	coarsePaths = 1 << 14 // about 200 KiB in a store
+)
+
+// The share of the actions that have to read a path, in percent, so that it is foreseen,
+// and so that it is if it is small: a round trip in ten costs more than ten small files.
+const (
+	coarseShare      = 30
+	coarseSmallShare = 10
+)
+
 // rules are those of one bucket.
 type rules struct {
 	shape   shape
@@ -164,6 +212,42 @@ type rules struct {
 	// for any size and for small ones.
 	least, leastSmall func(runs int) int
 	score             score.Rules
+}
+
+func exactRules(o ProfileOptions) rules {
+	one := func(int) int { return 1 }
+	return rules{
+		shape: shape{runs: exactRuns, paths: exactPaths}, options: o, least: one, leastSmall: one,
+		score: score.Rules{Latest: 1.0 / 2, Poor: 1.0 / 2},
+	}
+}
+
+func coarseRules(o ProfileOptions) rules {
+	return rules{
+		shape: shape{runs: coarseRuns, paths: coarsePaths, distinct: true}, options: o,
+		least:      func(n int) int { return coarseLeast(n, coarseShare) },
+		leastSmall: func(n int) int { return coarseLeast(n, coarseSmallShare) },
+		score:      score.Rules{Latest: 1.0 / 4, Poor: 1.0 / 8},
+	}
+}
+
+// coarseLeast returns how many of so many actions are that share. With the first of them
+// there is nothing to compare; from then on a single reader is never enough, so that the
+// own sources of an action are not taken for those of all.
+func coarseLeast(actions, share int) int {
+	if actions < 2 {
+		return 1
+	}
+	return max(2, (actions*share+99)/100)
+}
+
+// due reports whether a record with this history, which has changed so many times, is worth writing:
+// a coarse one the first three times, and later when half of it may be other actions'.
+func (r rules) due(changes int, h *history) bool {
+	if h != nil && r.shape.distinct {
+		return changes >= max(1, len(h.runs)/2)
+	}
+	return changes > 0
 }
 
 func (r rules) filterOf(h *history) func() *Profile {
@@ -203,62 +287,3 @@ func (r rules) parse(value []byte, fn digest.Function) *knowledge {
 	}
 	return k
 }
-
-// trusted returns the profile if it predicted well, or was never compared.
-func (k *knowledge) trusted(r rules) *Profile {
-	if !r.score.Trusts(k.score) {
-		return nil
-	}
-	return k.profile()
-}
-
-// marshal returns k as a value of a store; k has learnt something.
-func (k *knowledge) marshal() ([]byte, error) {
-	m := k.filter().Message()
-	return proto.MarshalOptions{Deterministic: true}.Marshal(&profiles.Record{
-		BloomFilter: m.GetBloomFilter(), BloomFilterHashFunctions: m.GetBloomFilterHashFunctions(),
-		History: k.history.message(), Directories: directoriesMessage(k.directories), Ranges: rangesMessage(k.ranges),
-		RightPerMille: k.score.PerMille(), First: firstMessage(k.first),
-	})
-}
-
-// sizeBytes estimates the memory that k takes, a filter that is still to be made included.
-func (k *knowledge) sizeBytes() int {
-	size := 1 << 9
-	if k.history != nil {
-		size += 17*len(k.history.paths) + 8*len(k.history.runs)
-	} else if k.filter != nil {
-		size += k.filter().SizeBytes()
-	}
-	return size + digestBytes*(len(k.directories)+len(k.first)) + 48*len(k.ranges) + 16*k.ranges.count()
-}
-
-// digestBytes is about the memory of a digest.
-const digestBytes = 48
-
-// The limits of a history of similar actions.
-const (
-	coarseRuns  = maxRuns
-	coarsePaths = 1 << 14 // about 200 KiB in a store
-)
-
-// The share of the actions that have to read a path, in percent, so that it is foreseen,
-// and so that it is if it is small: a round trip in ten costs more than ten small files.
-const (
-	coarseShare      = 30
-	coarseSmallShare = 10
-)
-
-// coarseLeast returns how many of so many actions are that share. With the first of them
-// there is nothing to compare; from then on a single reader is never enough, so that the
-// own sources of an action are not taken for those of all.
-func coarseLeast(actions, share int) int {
-	if actions < 2 {
-		return 1
-	}
-	return max(2, (actions*share+99)/100)
-}
-
-// coarseDue reports whether a coarse record is written that has changed so many times:
-// the first three times, and later when half of it may be other actions'.
-func coarseDue(changes, actions int) bool { return changes >= max(1, actions/2) }
