@@ -148,13 +148,6 @@ func (p *Profiles) Learn(ctx context.Context, a Action, paths []PathHash, in Inp
 	Verdict{profiles: p, action: a}.Learn(ctx, paths, in, seen...)
 }
 
-// Inputs are inputs that a run read and that the next one requests before it knows its tree. Those
-// that are not given are not changed.
-type Inputs struct {
-	Directories []digest.Digest // as in Directories
-	First       []First         // as in Recorder.FirstFiles
-}
-
 // Learn remembers that the run has read these paths, in the order of Recorder.Hashes, these inputs,
 // which it keeps, and these parts of large files. For files whose reads were not seen, the known
 // parts stay. Failed runs must not be learnt: they may have read too little. Nor must a run without
