@@ -33,8 +33,8 @@ type hope struct {
 	asked, parts int64 // requested bytes: whole, and in parts
 }
 
-// A credit is how many bytes of the files that a profile predicts may be requested before the action
-// reads them. It has no lock.
+// A credit is how many bytes of the files that a profile predicts may be requested before the
+// action reads them. It has no lock.
 type credit struct {
 	known map[PathHash]hope // predicted and unread files
 	// over are predicted files that were read; the tree may show some of them only later. At most

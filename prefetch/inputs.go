@@ -88,8 +88,8 @@ const (
 	maxFirstPaths = 1024
 )
 
-// FirstFiles returns the files below root that the run read first, except large ones, in the order in
-// which it read them. It reads only directories that local has, and waits only for the disk.
+// FirstFiles returns the files below root that the run read first, except large ones, in the order
+// in which it read them. It reads only directories that local has, and waits only for the disk.
 func (r *Recorder) FirstFiles(
 	local func(digest.Digest) (*tree.Directory, bool), root digest.Digest,
 ) []First {

@@ -241,8 +241,8 @@ func coarseLeast(actions, share int) int {
 	return max(2, (actions*share+99)/100)
 }
 
-// due reports whether a record with this history, which has changed so many times, is worth writing:
-// a coarse one the first three times, and later when half of it may be other actions'.
+// due reports whether a record with this history that has changed so many times is worth writing: a
+// coarse one the first three times, and later when half of it may be other actions'.
 func (r rules) due(changes int, h *history) bool {
 	if h != nil && r.shape.distinct {
 		return changes >= max(1, len(h.runs)/2)

@@ -90,7 +90,7 @@ type Race struct {
 	// Guarded by mu.
 	forecast Forecast
 	stats    Stats    // guarded by mu
-	parts    []func() // guarded by mu; release those that were requested
+	releases []func() // guarded by mu; of the parts that were requested
 	// mentioned are files that were requested because others mention them. Guarded by mu.
 	mentioned map[PathHash]follow.File
 	wanted    []digest.Digest // guarded by mu; directories for mentions that no call has asked for yet
