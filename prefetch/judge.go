@@ -137,5 +137,5 @@ type forecast struct {
 
 // isOf reports whether the forecast is that of p, or of a profile that predicts the same.
 func (f Forecast) isOf(p *Profile) bool {
-	return f.profile != nil && f.profile.filter == p.filter && f.profile.small == p.small && f.profile.history == p.history
+	return f.profile != nil && f.profile.filter == p.filter && f.profile.cheap == p.cheap && f.profile.history == p.history
 }

@@ -197,27 +197,27 @@ const (
 	coarsePaths = 1 << 14 // about 200 KiB in a store
 )
 
-// The share of the actions that have to read a path, in percent, so that it is foreseen,
-// and so that it is if it is small: a round trip in ten costs more than ten small files.
+// The share of the actions that have to read a path, in percent, so that it is foreseen, and so that
+// it is if it is cheap: a round trip in ten costs more than ten cheap files.
 const (
 	coarseShare      = 30
-	coarseSmallShare = 10
+	coarseCheapShare = 10
 )
 
 // rules are those of one bucket.
 type rules struct {
 	shape   shape
 	options ProfileOptions
-	// least and leastSmall return how many of so many runs must read a path for it to be predicted,
-	// for any size and for small ones.
-	least, leastSmall func(runs int) int
+	// least and leastCheap return how many of so many runs must read a path for it to be predicted,
+	// for any size and for cheap ones.
+	least, leastCheap func(runs int) int
 	score             score.Rules
 }
 
 func exactRules(o ProfileOptions) rules {
 	one := func(int) int { return 1 }
 	return rules{
-		shape: shape{runs: exactRuns, paths: exactPaths}, options: o, least: one, leastSmall: one,
+		shape: shape{runs: exactRuns, paths: exactPaths}, options: o, least: one, leastCheap: one,
 		score: score.Rules{Latest: 1.0 / 2, Poor: 1.0 / 2},
 	}
 }
@@ -226,7 +226,7 @@ func coarseRules(o ProfileOptions) rules {
 	return rules{
 		shape: shape{runs: coarseRuns, paths: coarsePaths, distinct: true}, options: o,
 		least:      func(n int) int { return coarseLeast(n, coarseShare) },
-		leastSmall: func(n int) int { return coarseLeast(n, coarseSmallShare) },
+		leastCheap: func(n int) int { return coarseLeast(n, coarseCheapShare) },
 		score:      score.Rules{Latest: 1.0 / 4, Poor: 1.0 / 8},
 	}
 }
@@ -255,8 +255,8 @@ func (r rules) filterOf(h *history) func() *Profile {
 		n := len(h.runs)
 		p := NewProfile(h.readByAtLeast(r.least(n)), r.options)
 		p.history = h
-		if small := r.leastSmall(n); small < r.least(n) {
-			p.small = NewProfile(h.readByAtLeast(small), r.options)
+		if fewer := r.leastCheap(n); fewer < r.least(n) {
+			p.cheap = NewProfile(h.readByAtLeast(fewer), r.options)
 		}
 		return p
 	})

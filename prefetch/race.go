@@ -100,15 +100,14 @@ type Race struct {
 // The bounds of one Race.
 const (
 	maxFiles = 1 << 18
-	// smallBytes is the size up to which a file is fetched that a Profile is less sure of.
-	smallBytes = 64 << 10
 	// The calls in flight for files, and the size of one for small files.
 	maxSmallCalls = 8
 	maxLargeCalls = 4
 	filesPerCall  = 1000
 	bytesPerCall  = 2 << 20
 	leastPerCall  = 64 << 10
-	directorySets = 4
+	// maxDirectoryCalls limits those for directories: of a walk, and for mentions.
+	maxDirectoryCalls = 4
 	// directoriesPerCall is enough for a level of most trees; the calls for larger
 	// ones run side by side.
 	directoriesPerCall = 2000

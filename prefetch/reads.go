@@ -165,7 +165,7 @@ func (t *trust) opened(h PathHash) (foreseen bool) {
 		t.all, t.strange = t.all/2, t.strange/2
 	}
 	t.all++
-	foreseen = t.profile.containsSmall(h)
+	foreseen = t.profile.containsCheap(h)
 	if !foreseen {
 		t.strange++
 	}

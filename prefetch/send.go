@@ -36,7 +36,7 @@ func (r *Race) follow(ctx context.Context, s Spec) {
 		Request: r.mention, Unmentioned: r.reads.unmentioned, Fetch: func(ds []digest.Digest) { r.want(ctx, ds) },
 	}
 	if r.profile != nil {
-		of.Foresees = func(path string) bool { return r.profile.containsSmall(HashPath(path)) }
+		of.Foresees = func(path string) bool { return r.profile.containsCheap(HashPath(path)) }
 	}
 	r.mentions, r.mentioned = follow.New(of), map[PathHash]follow.File{}
 	r.running.Go(func() { r.mentions.Run(ctx) })
