@@ -200,8 +200,8 @@ func (q *queue) dropNear() {
 	q.rouse()
 }
 
-// read notes that the action reads a file that the profile has, which may let more be asked for, and
-// that the action is at files of that rank now. It returns how the file was foreseen.
+// read notes that the action reads a file that the profile has, which may let more be asked for,
+// and that the action is at files of that rank now. It returns how the file was foreseen.
 func (q *queue) read(h PathHash, now rank) follow.Foresight {
 	q.mu.Lock()
 	q.lookLocked()

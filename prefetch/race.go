@@ -76,7 +76,7 @@ type Race struct {
 	profile *Profile // nil: nothing is known
 	origin  Origin
 	root    digest.Digest
-	reads   reads
+	events  events
 	queue   *queue
 	// mentions is nil if contents are not read.
 	mentions *follow.Follower
@@ -118,7 +118,7 @@ func Start(ctx context.Context, s Spec) *Race {
 	ctx, cancel := context.WithCancel(ctx)
 	r := &Race{
 		source: s.Source, limits: s.Limits, profile: s.profile(), origin: s.Origin, root: s.Root, cancel: cancel,
-		reads: reads{wake: make(chan struct{}, 1)},
+		events: events{wake: make(chan struct{}, 1)},
 	}
 	var known ranges
 	if r.profile != nil {
@@ -131,7 +131,7 @@ func Start(ctx context.Context, s Spec) *Race {
 	if s.Contents != nil && !r.limits.options.NoMentions {
 		r.follow(ctx, s)
 	}
-	r.running.Go(func() { r.weigh(ctx) })
+	r.running.Go(func() { r.listen(ctx) })
 	if r.profile != nil {
 		r.fetchRemembered(ctx)
 		first := r.foreseeFirst()

@@ -33,7 +33,7 @@ func (r *Race) near(found []neighbour, doubt int64) {
 func (r *Race) follow(ctx context.Context, s Spec) {
 	of := follow.Spec{
 		Root: r.root, Source: r.source, Contents: s.Contents, Scans: r.limits.scans,
-		Request: r.mention, Unmentioned: r.reads.unmentioned, Fetch: func(ds []digest.Digest) { r.want(ctx, ds) },
+		Request: r.mention, Unmentioned: r.events.unmentioned, Fetch: func(ds []digest.Digest) { r.want(ctx, ds) },
 	}
 	if r.profile != nil {
 		of.Foresees = func(path string) bool { return r.profile.containsCheap(HashPath(path)) }
@@ -106,7 +106,8 @@ func (r *Race) send(ctx context.Context) {
 	}
 }
 
-// fetchSmall makes the call for small files, which were taken after it began.
+// fetchSmall makes the call for small files, which were taken after began, and measures the link by
+// it.
 func (r *Race) fetchSmall(ctx context.Context, batch []file, began time.Time) {
 	fetched, err := r.source.Prefetch(ctx, digestsIn(batch))
 	if ctx.Err() == nil && len(fetched) > 0 {
@@ -172,7 +173,7 @@ func (r *Race) ended(batch []file, fetched []digest.Digest, err error) {
 		r.stats.Files.add(d)
 	}
 	r.mu.Unlock()
-	r.reads.ended(batch, fetched)
+	r.events.ended(batch, fetched)
 	r.mentions.Ended(followed, fetched, err)
 }
 
