@@ -127,10 +127,11 @@ func (r Run) share(p *Profile) (right float64, ok bool) {
 // profile.
 type Forecast struct {
 	profile *Profile
-	files   []forecast
+	files   []predicted
 }
 
-type forecast struct {
+// predicted is a file of a Forecast.
+type predicted struct {
 	path  PathHash
 	bytes int64
 }

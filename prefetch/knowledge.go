@@ -197,8 +197,8 @@ const (
 	coarsePaths = 1 << 14 // about 200 KiB in a store
 )
 
-// The share of the actions that have to read a path, in percent, so that it is foreseen, and so that
-// it is if it is cheap: a round trip in ten costs more than ten cheap files.
+// The share of the actions that have to read a path, in percent, so that it is foreseen, and so
+// that it is if it is cheap: a round trip in ten costs more than ten cheap files.
 const (
 	coarseShare      = 30
 	coarseCheapShare = 10

@@ -68,25 +68,24 @@ const longBytes = 64 << 20
 // A queue holds files that no call has asked for yet, and knows what calls are asking for.
 type queue struct {
 	wake chan struct{} // one place
+	pace *pace
 
-	mu     sync.Mutex
-	files  map[class][]file // guarded by mu
-	credit *credit          // guarded by mu
-	pace   *pace
-	// The pace's answer at the last look at the queue, with credit.window. Other races change it at
-	// any time; one look uses one answer. Guarded by mu.
+	mu     sync.Mutex       // guards all that follows
+	files  map[class][]file // that wait
+	parts  parted
+	credit *credit
+	held   bool // the profile is not believed now
+	now    rank // of the action's present reads
+	// share is the pace's answer at the last look at the queue, with credit.window. Other races
+	// change it at any time; one look uses one answer.
 	share int64
-	held  bool // guarded by mu; the profile is not believed now
-	now   rank // guarded by mu; of the action's present reads
-	// Calls that are under way: how many for small and for large files, and how many bytes of small
-	// ones of each class. Guarded by mu.
+
+	// Calls that are under way.
 	smallCalls, largeCalls int
-	underWay               map[class]int64
-	total                  int64 // bytes of small files that are under way
-	used                   used  // guarded by mu; by small files
-	largeTotal             int64
-	largeUnderWay          map[PathHash]context.CancelFunc // cancel them
-	parts                  parted
+	total, largeTotal      int64           // bytes of their small files, and of their large ones
+	underWay               map[class]int64 // bytes for which later files are held back
+	largeUnderWay          map[PathHash]context.CancelFunc
+	used                   used // by small files
 }
 
 func newQueue(o Origin, known ranges, p *pace) *queue {

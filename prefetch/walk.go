@@ -49,7 +49,7 @@ type walk struct {
 	// first are the files of foreseeFirst that were not found so far.
 	first map[PathHash]digest.Digest
 	// forecast has all files that the profile predicts, unless it is partial.
-	forecast []forecast
+	forecast []predicted
 	partial  bool
 	left     int          // directories that may yet be asked for
 	trees    int          // directories that trees may bring; 0: they were asked for
@@ -145,7 +145,7 @@ func (w *walk) look(dir *tree.Directory, at PathHash) {
 		case w.profile != nil && !w.profile.predicts(dir, i, h):
 		case kind == tree.File && w.files < maxFiles:
 			d := dir.At(i).Digest
-			w.forecast = append(w.forecast, forecast{h, d.SizeBytes()})
+			w.forecast = append(w.forecast, predicted{h, d.SizeBytes()})
 			if w.isFirst(h, d) {
 				continue
 			}
