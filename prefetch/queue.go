@@ -115,7 +115,7 @@ func (q *queue) foresee(files []file) {
 	q.forgetLocked(paths)
 	for _, f := range files {
 		q.credit.foresee(f)
-		if f.class.way == large && q.parts.admits(f) {
+		if f.class.way == large && q.parts.admits(f.hash, f.digest) {
 			f.class.way = whole
 			q.files[f.class] = append(q.files[f.class], f)
 			f.class.way = parts
@@ -308,7 +308,7 @@ func (q *queue) take() (batch []file, some span.Set) {
 // takePartsLocked takes as many parts of f, which is next, as the credit allows. The others wait
 // for more trust.
 func (q *queue) takePartsLocked(f file) span.Set {
-	some, all := q.parts.take(f, q.credit.left())
+	some, all := q.parts.take(f.hash, f.digest, q.credit.left())
 	q.credit.ask(f, 0, some.Bytes())
 	if !all {
 		q.files[f.class] = append([]file{f}, q.files[f.class]...)
@@ -347,7 +347,7 @@ func (q *queue) mayGoLocked(c class) bool {
 		return q.credit.left() > q.credit.largeDoubt && q.largeCalls < maxLargeCalls && q.largeTotal < max(q.share, 1) &&
 			slices.ContainsFunc(q.files[c], q.credit.admitsLarge) && q.mayPassLocked(c)
 	}
-	return q.total < q.share && (c.way != parts || q.parts.mayGo(q.files[c][0])) && q.mayPassLocked(c)
+	return q.total < q.share && (c.way != parts || q.parts.mayGo(q.files[c][0].digest)) && q.mayPassLocked(c)
 }
 
 // mayPassLocked reports whether few bytes of files that are read before files of c are in flight.

@@ -99,7 +99,6 @@ type Race struct {
 
 // The bounds of one Race.
 const (
-	maxFiles = 1 << 18
 	// The calls in flight for files, and the size of one for small files.
 	maxSmallCalls = 8
 	maxLargeCalls = 4

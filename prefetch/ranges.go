@@ -246,26 +246,26 @@ func newParted(known ranges) parted {
 	return parted{known: known, files: map[digest.Digest]int64{}, left: maxParted}
 }
 
-// admits reports whether parts of f must be requested, and records that.
-func (p *parted) admits(f file) bool {
-	if _, again := p.files[f.digest]; again || len(p.known.of(f.hash, f.digest)) == 0 {
+// admits reports whether parts of the file d at path must be requested, and records that.
+func (p *parted) admits(path PathHash, d digest.Digest) bool {
+	if _, again := p.files[d]; again || len(p.known.of(path, d)) == 0 {
 		return false
 	}
-	p.files[f.digest] = 0
+	p.files[d] = 0
 	return true
 }
 
-// mayGo reports whether parts of f may be asked for: it is one of few, or some were already.
-func (p *parted) mayGo(f file) bool { return p.left > 0 || p.files[f.digest] > 0 }
+// mayGo reports whether parts of d may be asked for: it is one of few, or some were already.
+func (p *parted) mayGo(d digest.Digest) bool { return p.left > 0 || p.files[d] > 0 }
 
-// take returns as many bytes of the parts of f as may be asked for, the first ones that were not,
-// and whether that is all.
-func (p *parted) take(f file, most int64) (parts span.Set, all bool) {
-	if p.files[f.digest] == 0 {
+// take returns as many bytes of the parts of the file d at path as may be asked for, the first ones
+// that were not, and whether that is all.
+func (p *parted) take(path PathHash, d digest.Digest, most int64) (parts span.Set, all bool) {
+	if p.files[d] == 0 {
 		p.left--
 	}
-	for _, part := range p.known.of(f.hash, f.digest) {
-		part.From = max(part.From, p.files[f.digest])
+	for _, part := range p.known.of(path, d) {
+		part.From = max(part.From, p.files[d])
 		if part.From >= part.To {
 			continue
 		}
@@ -273,7 +273,7 @@ func (p *parted) take(f file, most int64) (parts span.Set, all bool) {
 		if part.To = min(end, part.From+most); part.From < part.To {
 			parts = append(parts, part)
 			most -= part.To - part.From
-			p.files[f.digest] = part.To
+			p.files[d] = part.To
 		}
 		if part.To < end {
 			return parts, false

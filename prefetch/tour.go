@@ -11,6 +11,7 @@ import (
 // The bounds of what is looked at of an input tree.
 const (
 	maxDirectories = 1 << 16 // by a tour or a walk
+	maxFiles       = 1 << 18 // those that a profile predicts
 	// maxCompared bounds the entries of directories that a tour or a walk looks at: a fifth of a
 	// second.
 	maxCompared = 1 << 22
