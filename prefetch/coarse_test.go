@@ -224,7 +224,7 @@ func TestCoarseForeseesWhatIsSmall(t *testing.T) {
 				t.Fatalf("profile is %s", origin)
 			}
 			s := newStorage()
-			root := s.put(t, "d/all", "d/some", "d/one", fmt.Sprintf("d/large:%d", smallBytes+1))
+			root := s.put(t, "d/all", "d/some", "d/one", fmt.Sprintf("d/large:%d", cheapBytes+1))
 			race(t, Spec{Root: root, Source: s, Profile: found})
 			for path, want := range map[string]bool{"d/all": true, "d/some": true, "d/one": false, "d/large": false} {
 				if got := s.has(s.at(t, root, path)); got != want {

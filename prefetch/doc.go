@@ -184,7 +184,7 @@
 // one that handles opens, one that follows mentions, and one for each call, of which there are at
 // most 16; Stop ends all of them and waits.
 //
-// Recorder.setMu comes before Recorder.mu; entry.mu, cache.mu, record.Careful.mu, Race.mu, reads.mu
-// and PartReads.mu are each alone; queue.mu comes before pace.mu. None is held during I/O or a
-// callback.
+// Recorder.setMu comes before Recorder.mu; entry.mu, cache.mu, record.Careful.mu, Race.mu,
+// events.mu and PartReads.mu are each alone; queue.mu comes before pace.mu. None is held during I/O
+// or a callback.
 package prefetch

@@ -1,6 +1,7 @@
 package prefetch
 
 import (
+	"math"
 	"sync"
 
 	"github.com/forerunner-build/forerunner/cas"
@@ -99,6 +100,18 @@ func (t *Tally) Figures(prefetched []digest.Digest) (f Figures) {
 
 // An Amount is a number of blobs and their total size.
 type Amount struct{ Files, Bytes int64 }
+
+// plus saturates: a tree that contains one folder often enough has more files than can be counted.
+func (a Amount) plus(o Amount) Amount {
+	return Amount{saturated(a.Files, o.Files), saturated(a.Bytes, o.Bytes)}
+}
+
+func saturated(a, b int64) int64 {
+	if a > math.MaxInt64-b {
+		return math.MaxInt64
+	}
+	return a + b
+}
 
 // add counts d. Anybody can claim a size, so the sum ends at the largest number.
 func (a *Amount) add(d digest.Digest) {

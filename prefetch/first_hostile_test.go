@@ -64,9 +64,9 @@ func firstFilesOfAnybody(t *testing.T, seed uint64) {
 		synctest.Wait()
 		q := race.queue
 		q.mu.Lock()
-		if q.doubt != 0 || q.largeDoubt != 0 || len(q.known) != 0 || q.total != 0 || q.smallCalls != 0 {
+		if q.credit.doubt != 0 || q.credit.largeDoubt != 0 || len(q.credit.known) != 0 || q.total != 0 || q.smallCalls != 0 {
 			t.Errorf("seed %d, early %t: %d and %d bytes are in doubt, %d files known, %d bytes in %d calls under way",
-				seed, early, q.doubt, q.largeDoubt, len(q.known), q.total, q.smallCalls)
+				seed, early, q.credit.doubt, q.credit.largeDoubt, len(q.credit.known), q.total, q.smallCalls)
 		}
 		q.mu.Unlock()
 		race.Stop()

@@ -121,8 +121,8 @@ func TestQueueForgets(t *testing.T) {
 		q.forget([]PathHash{0, 1})
 		changed := file{digest: fileDigest("new", 100), hash: 2}
 		q.foresee([]file{changed})
-		if q.doubt != 0 || len(q.known) != 1 {
-			t.Errorf("requested %t: %d bytes are in doubt, of %d files", requested, q.doubt, len(q.known))
+		if q.credit.doubt != 0 || len(q.credit.known) != 1 {
+			t.Errorf("requested %t: %d bytes are in doubt, of %d files", requested, q.credit.doubt, len(q.credit.known))
 		}
 		if batch, _ := q.take(); len(batch) != 1 || batch[0].digest != changed.digest {
 			t.Errorf("requested %t: asks for %v", requested, batch)

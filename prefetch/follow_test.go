@@ -314,7 +314,7 @@ func TestMentionsShareTheirCalls(t *testing.T) {
 		time.Sleep(20 * roundTrip)
 		synctest.Wait()
 		r.Stop()
-		if l.maxDirectories > 2*directorySets {
+		if l.maxDirectories > 2*maxDirectoryCalls {
 			t.Errorf("%d calls for directories at a time", l.maxDirectories)
 		}
 		if d := l.at(t, l.root, "d199/x199.h"); !l.has(d) {

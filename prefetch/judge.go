@@ -1,8 +1,11 @@
 package prefetch
 
 import (
+	"context"
+
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
+	"github.com/forerunner-build/forerunner/records/record"
 )
 
 // A Run is one that has ended.
@@ -15,6 +18,68 @@ type Run struct {
 	Failed bool
 	// Forecast is that of the run's Race. Zero: there is none.
 	Forecast Forecast
+}
+
+// A Verdict is what Judge found out about a run.
+type Verdict struct {
+	profiles *Profiles
+	action   Action
+	misled   bool // the run read little of what the exact record predicts
+}
+
+// Judge compares a run of a with the records that Find considers for it, and so decides whether Find
+// uses them for the next run. A run that failed counts, too, unless the worker caused that. It
+// may wait for the store, and writes only if a record is used from now on, or no longer.
+func (p *Profiles) Judge(ctx context.Context, a Action, run Run) Verdict {
+	v := Verdict{profiles: p, action: a}
+	if !run.Read(RootHash) {
+		return v // it was not watched
+	}
+	if k, ok := a.exactKey(); ok {
+		used, misled := p.judge(ctx, k, p.exact, run)
+		if v.misled = misled; used {
+			return v
+		}
+	}
+	if k, ok := a.coarseKey(); ok {
+		p.judge(ctx, k, p.coarse, run)
+	}
+	return v
+}
+
+// judge compares a run with the record under k, and reports whether that was used, and whether the
+// run read little of it.
+func (p *Profiles) judge(ctx context.Context, k record.Key, r rules, run Run) (used, misled bool) {
+	e := p.look(ctx, k, r)
+	known := e.known.Load()
+	profile, used := known.profile(), known.trusted(r) != nil
+	if profile == nil {
+		return false, false
+	}
+	right, ok := run.share(profile)
+	if !ok {
+		return used, false
+	}
+	misled = right <= r.score.Poor
+	if run.Failed {
+		r.score.Latest /= 2
+	}
+	e.mu.Lock()
+	known = e.known.Load()
+	before, now := known.score, known.score.After(right, r.score)
+	if e.misled = nil; misled {
+		e.misled = &before
+	}
+	e.known.Store(known.withScore(now))
+	turned := r.score.Trusts(before) != r.score.Trusts(now)
+	if turned {
+		e.changes++
+	}
+	e.mu.Unlock()
+	if turned {
+		p.write(ctx, e)
+	}
+	return used, misled
 }
 
 // costOfFile is how many bytes a file counts in addition to its own.
@@ -58,28 +123,20 @@ func (r Run) share(p *Profile) (right float64, ok bool) {
 	return right / max(all, 1), files > 0
 }
 
-// predicts reports whether entry i of dir, at the path with hash h, is likely to be read: p is less
-// sure of some paths, and they count if they are directories or small files.
-func (p *Profile) predicts(dir *tree.Directory, i int, h PathHash) bool {
-	if !p.containsSmall(h) || !p.history.has(h) {
-		return false
-	}
-	return dir.Kind(i) == tree.Dir || dir.At(i).Digest.SizeBytes() <= smallBytes || p.Contains(h)
-}
-
 // A Forecast has the files of an input tree that a profile predicts. Its zero value has those of no
 // profile.
 type Forecast struct {
 	profile *Profile
-	files   []forecast
+	files   []predicted
 }
 
-type forecast struct {
+// predicted is a file of a Forecast.
+type predicted struct {
 	path  PathHash
 	bytes int64
 }
 
 // isOf reports whether the forecast is that of p, or of a profile that predicts the same.
 func (f Forecast) isOf(p *Profile) bool {
-	return f.profile != nil && f.profile.filter == p.filter && f.profile.small == p.small && f.profile.history == p.history
+	return f.profile != nil && f.profile.filter == p.filter && f.profile.cheap == p.cheap && f.profile.history == p.history
 }

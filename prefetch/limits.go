@@ -45,7 +45,8 @@ type Limits struct {
 	trees                     trees
 }
 
-// The last trees that brought nothing in time before others are not requested, except one in so many.
+// When the last maxLate trees brought nothing in time, of further ones only one in treeRetry is
+// requested.
 const (
 	maxLate   = 2 * maxTrees
 	treeRetry = 16
@@ -55,7 +56,7 @@ const (
 // directories, until its time is over.
 type trees struct {
 	unsupported   atomic.Bool  // storage cannot send them
-	late, skipped atomic.Int64 // the last ones that brought nothing in time; that were not requested then
+	late, skipped atomic.Int64 // the last ones that brought nothing in time; those that came up since
 }
 
 // worth reports whether to request some.

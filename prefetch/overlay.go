@@ -3,7 +3,7 @@ package prefetch
 import (
 	"errors"
 	"fmt"
-	"math"
+	"slices"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 
@@ -12,6 +12,41 @@ import (
 
 // ErrTooLarge means that an input root has more entries than the caller's limit.
 var ErrTooLarge = errors.New("input root has too many files and folders")
+
+// A Record is the record of an action's runs in a store, for display.
+type Record struct {
+	// Profile has the expected reads of the next run.
+	Profile *Profile
+	last    []PathHash // ascending; nil if it is not known
+}
+
+// ParseRecord decodes an exact record of a store. The record may be a FileSystemAccessProfile from
+// a service. It returns false if the record is malformed.
+func ParseRecord(value []byte) (Record, bool) {
+	k := exactRules(ProfileOptions{}.withDefaults()).parse(value, digest.SHA256)
+	if k.filter == nil {
+		return Record{}, false
+	}
+	r := Record{Profile: k.filter()}
+	if h := k.history; h != nil && len(h.runs) > 0 {
+		r.last = []PathHash{}
+		for i, path := range h.paths {
+			if h.readers[i]>>h.newest&1 != 0 {
+				r.last = append(r.last, path)
+			}
+		}
+	}
+	return r, true
+}
+
+// KnowsLast reports whether the reads of the last run are known.
+func (r Record) KnowsLast() bool { return r.last != nil }
+
+// ReadLast reports whether the last run read the path with that hash, without false positives.
+func (r Record) ReadLast(h PathHash) bool {
+	_, ok := slices.BinarySearch(r.last, h)
+	return ok
+}
 
 // A Mark says which runs read a path.
 type Mark int
@@ -23,18 +58,6 @@ const (
 	ReadLast       // by the last run
 	Marks          // number of marks
 )
-
-// plus saturates: a tree that contains one folder often enough has more files than can be counted.
-func (a Amount) plus(o Amount) Amount {
-	return Amount{saturated(a.Files, o.Files), saturated(a.Bytes, o.Bytes)}
-}
-
-func saturated(a, b int64) int64 {
-	if a > math.MaxInt64-b {
-		return math.MaxInt64
-	}
-	return a + b
-}
 
 // A Node is a file or folder of an input root with its mark.
 type Node struct {

@@ -32,14 +32,7 @@ type pace struct {
 	busy   int           // races that have something under way
 }
 
-// all returns the window.
-func (p *pace) all() int64 {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.allLocked()
-}
-
-func (p *pace) allLocked() int64 {
+func (p *pace) windowLocked() int64 {
 	if p.window == 0 {
 		p.window = firstWindow
 	}
@@ -54,7 +47,7 @@ func (p *pace) look(busy bool) (window, share int64) {
 	if !busy {
 		races++
 	}
-	window = p.allLocked()
+	window = p.windowLocked()
 	return window, window / int64(max(races, 1))
 }
 
@@ -114,14 +107,14 @@ func (p *pace) took(began time.Time, bytes int64, use usage) {
 	case over <= tolerated && use.full:
 		p.over = 0
 		more := min(bytes*int64(tolerated/max(over, 1)), paceGrowth*bytes)
-		p.window = min(p.allLocked()+more, mostWindow)
+		p.window = min(p.windowLocked()+more, mostWindow)
 	case over > tolerated && before > 0 && 4*over > 3*before:
 		// A smaller window has not helped: calls are slow for another reason, such as a busy
 		// machine.
 		p.trip += over / 2
 	case over > tolerated && news:
-		was := p.allLocked()
-		p.window = max(p.allLocked()/2, int64(float64(p.allLocked())*float64(tolerated)/float64(over)), leastWindow)
+		was := p.windowLocked()
+		p.window = max(was/2, int64(float64(was)*float64(tolerated)/float64(over)), leastWindow)
 		p.shrunk = time.Now()
 		if 4*p.window < 3*was {
 			p.over = over

@@ -8,8 +8,12 @@ import (
 	"github.com/bits-and-blooms/bloom/v3"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/cas/tree"
 	"github.com/forerunner-build/forerunner/proto/fsac"
 )
+
+// cheapBytes is the size up to which a file is fetched that a Profile is less sure of.
+const cheapBytes = 64 << 10
 
 // Limits of filters from other programs.
 const (
@@ -26,9 +30,9 @@ const (
 type Profile struct {
 	filter *bloom.BloomFilter // its capacity is m, exactly
 	ones   uint               // bits that are set
-	// small has more paths, which are worth fetching if they are small; may be nil. It is
-	// made of a history and not stored.
-	small *Profile
+	// cheap has more paths, which are worth fetching as directories and as files of at most
+	// cheapBytes; may be nil. It is made of a history and not stored.
+	cheap *Profile
 	// history has when and how often paths were read; nil if unknown.
 	history *history
 	// directories are those that the last run read, which may exist again. They are not part of the
@@ -169,9 +173,9 @@ func (p *Profile) Message() *fsac.FileSystemAccessProfile {
 	}
 }
 
-// containsSmall is Contains for small files.
-func (p *Profile) containsSmall(h PathHash) bool {
-	return p.Contains(h) || p.small != nil && p.small.Contains(h)
+// containsCheap is Contains for directories and files of at most cheapBytes.
+func (p *Profile) containsCheap(h PathHash) bool {
+	return p.Contains(h) || p.cheap != nil && p.cheap.Contains(h)
 }
 
 // Contains reports whether the path with hash h is in the profile, with the false positives of a
@@ -186,6 +190,15 @@ func (p *Profile) Contains(h PathHash) bool {
 		h = h.slash()
 	}
 	return true
+}
+
+// predicts reports whether entry i of dir, at the path with hash h, is likely to be read: p is less
+// sure of some paths, and they count if they are directories or cheap files.
+func (p *Profile) predicts(dir *tree.Directory, i int, h PathHash) bool {
+	if !p.containsCheap(h) || !p.history.has(h) {
+		return false
+	}
+	return dir.Kind(i) == tree.Dir || dir.At(i).Digest.SizeBytes() <= cheapBytes || p.Contains(h)
 }
 
 // SizeBytes returns the length of the filter in the message.

@@ -3,6 +3,8 @@ package prefetch
 import (
 	"bytes"
 	"context"
+	"encoding/binary"
+	"encoding/hex"
 	"slices"
 	"time"
 
@@ -10,14 +12,42 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/prefetch/score"
+	"github.com/forerunner-build/forerunner/proto/names"
+	"github.com/forerunner-build/forerunner/records/kind"
 	"github.com/forerunner-build/forerunner/records/record"
 )
 
-// Limits of the records of one action.
-const (
-	exactRuns  = 4
-	exactPaths = 1 << 15 // about 350 KiB in a store; of larger runs only the filter is kept
-)
+// An Action identifies an action in Profiles. Actions with equal Instance and Digest are the same;
+// actions with equal Instance and Kind are similar.
+type Action struct {
+	Instance string
+	Digest   digest.Digest // of digest.OfReduced
+	kind.Kind
+}
+
+// exactKey is false for an action that has no digest.
+func (a Action) exactKey() (record.Key, bool) {
+	return record.Key{Bucket: names.ProfileBucket, Instance: a.Instance, Digest: a.Digest}, !a.Digest.IsZero()
+}
+
+// coarseKey is false for an action of which too little is known.
+func (a Action) coarseKey() (record.Key, bool) {
+	if a.Digest.IsZero() {
+		return record.Key{}, false
+	}
+	d, ok := a.Kind.Digest(a.Digest.Function())
+	return record.Key{Bucket: names.CoarseBucket, Instance: a.Instance, Digest: d}, ok
+}
+
+// run returns the id of an action in a coarse history.
+func (a Action) run() uint64 {
+	hash := a.Digest.Hash()
+	b, err := hex.DecodeString(hash[:16])
+	if err != nil {
+		panic("prefetch: a digest has a hash that is not hexadecimal: " + hash)
+	}
+	return binary.BigEndian.Uint64(b)
+}
 
 // Origin is the kind of a profile.
 type Origin uint8
@@ -91,21 +121,7 @@ func NewProfiles(s record.Hints, o ProfilesOptions) *Profiles {
 		cache:  newCache(o.CacheBytes),
 		maxAge: o.MaxAge,
 		exact:  exactRules(o.Filter),
-		coarse: rules{
-			shape:      shape{runs: coarseRuns, paths: coarsePaths, distinct: true},
-			options:    o.Filter,
-			score:      score.Rules{Latest: 1.0 / 4, Poor: 1.0 / 8},
-			least:      func(n int) int { return coarseLeast(n, coarseShare) },
-			leastSmall: func(n int) int { return coarseLeast(n, coarseSmallShare) },
-		},
-	}
-}
-
-func exactRules(o ProfileOptions) rules {
-	one := func(int) int { return 1 }
-	return rules{
-		shape: shape{runs: exactRuns, paths: exactPaths}, options: o, least: one, leastSmall: one,
-		score: score.Rules{Latest: 1.0 / 2, Poor: 1.0 / 2},
+		coarse: coarseRules(o.Filter),
 	}
 }
 
@@ -127,78 +143,9 @@ func (p *Profiles) Find(ctx context.Context, a Action) (*Profile, Origin) {
 	return nil, None
 }
 
-// A Verdict is what Judge found out about a run.
-type Verdict struct {
-	profiles *Profiles
-	action   Action
-	misled   bool // the run read little of what the exact record predicts
-}
-
-// Judge compares a run of a with the records that Find considers for it, and so decides whether Find
-// uses them for the next run. A run that failed counts, too, unless the worker caused that. It
-// may wait for the store, and writes only if a record is used from now on, or no longer.
-func (p *Profiles) Judge(ctx context.Context, a Action, run Run) Verdict {
-	v := Verdict{profiles: p, action: a}
-	if !run.Read(RootHash) {
-		return v // it was not watched
-	}
-	if k, ok := a.exactKey(); ok {
-		used, misled := p.judge(ctx, k, p.exact, run)
-		if v.misled = misled; used {
-			return v
-		}
-	}
-	if k, ok := a.coarseKey(); ok {
-		p.judge(ctx, k, p.coarse, run)
-	}
-	return v
-}
-
-// judge compares a run with the record under k, and reports whether that was used, and whether the
-// run read little of it.
-func (p *Profiles) judge(ctx context.Context, k record.Key, r rules, run Run) (used, misled bool) {
-	e := p.look(ctx, k, r)
-	known := e.known.Load()
-	profile, used := known.profile(), known.trusted(r) != nil
-	if profile == nil {
-		return false, false
-	}
-	right, ok := run.share(profile)
-	if !ok {
-		return used, false
-	}
-	misled = right <= r.score.Poor
-	if run.Failed {
-		r.score.Latest /= 2
-	}
-	e.mu.Lock()
-	known = e.known.Load()
-	before, now := known.score, known.score.After(right, r.score)
-	if e.misled = nil; misled {
-		e.misled = &before
-	}
-	e.known.Store(known.withScore(now))
-	turned := r.score.Trusts(before) != r.score.Trusts(now)
-	if turned {
-		e.changes++
-	}
-	e.mu.Unlock()
-	if turned {
-		p.write(ctx, e)
-	}
-	return used, misled
-}
-
 // Learn is that of the Verdict on a run of a that was not compared.
 func (p *Profiles) Learn(ctx context.Context, a Action, paths []PathHash, in Inputs, seen ...Seen) {
 	Verdict{profiles: p, action: a}.Learn(ctx, paths, in, seen...)
-}
-
-// Inputs are inputs that a run read and that the next one requests before it knows its tree. Those
-// that are not given are not changed.
-type Inputs struct {
-	Directories []digest.Digest // as in Directories
-	First       []First         // as in Recorder.FirstFiles
 }
 
 // Learn remembers that the run has read these paths, in the order of Recorder.Hashes, these inputs,
@@ -299,10 +246,7 @@ func (p *Profiles) learn(e *entry, v Verdict, run uint64, now reading, r rules) 
 			e.changes++
 		}
 	}
-	due := e.changes > 0
-	if next.history != nil && r.shape.distinct {
-		due = coarseDue(e.changes, len(next.history.runs))
-	}
+	due := r.due(e.changes, next.history)
 	e.mu.Unlock()
 	p.cache.weigh(e)
 	return due
@@ -342,7 +286,7 @@ func (p *Profiles) learnRanges(e *entry, seen []Seen, r rules) (due bool) {
 	}
 	if changed && known.history != nil {
 		e.changes++
-		due = !r.shape.distinct || coarseDue(e.changes, len(known.history.runs))
+		due = r.due(e.changes, known.history)
 	}
 	e.mu.Unlock()
 	p.cache.weigh(e)

@@ -62,120 +62,41 @@ func classOf(p *Profile, h PathHash, sizeBytes int64) class {
 	return c
 }
 
-// A profile has limited credit: before any predicted file is read, as many bytes are requested as
-// the link carries in about so many round trips, and at most so many bytes.
-const (
-	exactTrips   = 2
-	exactCredit  = 16 << 20
-	coarseTrips  = 1
-	coarseCredit = 4 << 20
-	// For each file that is read, the credit grows by a quarter of its bytes, and by as many as the
-	// link carries in a 16th of a round trip, but by no more than so many times its bytes. From
-	// quickCredit on, it grows by half of the bytes at most, and of a large file by less: a profile
-	// that has everything would earn as fast as one that is right.
-	creditOfRead = 7
-	quickCredit  = 8 << 20
-	// For each file that the profile has, and that the action opens before there is credit to request
-	// it, there is more up to quickCredit: as much as the link carries in a delayedShare of a round
-	// trip. That does not help if there are manyDelays among the latest files, and more of them than
-	// files that were requested.
-	delayedShare = 4
-	manyDelays   = 8
-	delayWindow  = 32 // files that count; then they count half
-	// Large files may have as many bytes in doubt as the action has read of predicted files, and as
-	// the link carries in about so many round trips.
-	largeTrips = 8
-)
-
 // longBytes is the size from which on a file takes so long that nothing is held back for it.
 const longBytes = 64 << 20
 
-// A hope is that a file is read as the profile foresees.
-type hope struct {
-	bytes        int64
-	asked, parts int64 // requested bytes: whole, and in parts
-}
-
-// A queue holds files that no call has asked for yet.
+// A queue holds files that no call has asked for yet, and knows what calls are asking for.
 type queue struct {
 	wake chan struct{} // one place
-
-	mu    sync.Mutex
-	files map[class][]file  // guarded by mu
-	known map[PathHash]hope // guarded by mu; predicted and unread files
-	// over are predicted files that were read; the tree may show some of them only later. At most
-	// maxFiles. Guarded by mu.
-	over map[PathHash]struct{}
 	pace *pace
-	// The pace's answer at the last look at the queue. Other races change it at any time; one look
-	// uses one answer. Guarded by mu.
-	window, share int64
-	// Predicted files are requested as long as doubt, the bytes of requested but unread ones, is
-	// less than trust. The last small one may exceed that. Large ones have their own doubt, and
-	// must leave small ones their credit. Part of trust is there from the start, and earned is the
-	// rest, by reads of so many bytes of predicted files. Guarded by mu, except trips and most,
-	// which define the start.
-	trips, most                                 int64
-	right, earned, doubt, largeDoubt, nearDoubt int64
-	// Of the predicted files that the action opened lately: those for which there was credit in
-	// time, and the others. Guarded by mu.
-	prompt, delayed int
-	held            bool // guarded by mu; the profile is not believed now
-	now             rank // guarded by mu; of the action's present reads
-	// Calls that are under way: how many for small and for large files, and how many bytes of small
-	// ones of each class. Guarded by mu.
+
+	mu     sync.Mutex       // guards all that follows
+	files  map[class][]file // that wait
+	parts  parted
+	credit *credit
+	held   bool // the profile is not believed now
+	now    rank // of the action's present reads
+	// share is the pace's answer at the last look at the queue, with credit.window. Other races
+	// change it at any time; one look uses one answer.
+	share int64
+
+	// Calls that are under way.
 	smallCalls, largeCalls int
-	underWay               map[class]int64
-	total                  int64 // bytes of small files that are under way
-	used                   used  // guarded by mu; by small files
-	largeTotal             int64
-	largeUnderWay          map[PathHash]context.CancelFunc // cancel them
-	parts                  parted
+	total, largeTotal      int64           // bytes of their small files, and of their large ones
+	underWay               map[class]int64 // bytes for which later files are held back
+	largeUnderWay          map[PathHash]context.CancelFunc
+	used                   used // by small files
 }
 
 func newQueue(o Origin, known ranges, p *pace) *queue {
-	q := &queue{
-		wake: make(chan struct{}, 1), pace: p, trips: exactTrips, most: exactCredit, parts: newParted(known),
-		files: map[class][]file{}, known: map[PathHash]hope{}, over: map[PathHash]struct{}{}, underWay: map[class]int64{},
-		largeUnderWay: map[PathHash]context.CancelFunc{},
+	return &queue{
+		wake: make(chan struct{}, 1), pace: p, credit: newCredit(o), parts: newParted(known),
+		files: map[class][]file{}, underWay: map[class]int64{}, largeUnderWay: map[PathHash]context.CancelFunc{},
 	}
-	if o == Coarse {
-		q.trips, q.most = coarseTrips, coarseCredit
-	}
-	return q
 }
 
 // lookLocked updates the pace's answer.
-func (q *queue) lookLocked() { q.window, q.share = q.pace.look(q.total > 0) }
-
-// creditLocked is how many predicted bytes may still be requested. Neighbours, which the profile is
-// not to blame for, take half of their bytes from it.
-func (q *queue) creditLocked() int64 { return q.trustLocked() - q.doubt - q.nearDoubt/2 }
-
-// trustLocked is how many bytes may be in doubt.
-func (q *queue) trustLocked() int64 { return min(q.trips*q.window, q.most) + q.earned }
-
-// askLocked notes that so many bytes of all of a file are asked for, and so many of parts of it.
-func (q *queue) askLocked(f file, all, parts int64) {
-	h, ok := q.known[f.hash]
-	if !ok {
-		return // it has been read by now
-	}
-	h.asked += all
-	h.parts += parts
-	q.known[f.hash] = h
-	q.doubtLocked(h.bytes, all, parts)
-}
-
-// doubtLocked adds to the doubt of a file of that size.
-func (q *queue) doubtLocked(size, all, parts int64) {
-	q.doubt += parts
-	if size > largeBytes {
-		q.largeDoubt += all
-	} else {
-		q.doubt += all
-	}
-}
+func (q *queue) lookLocked() { q.credit.window, q.share = q.pace.look(q.total > 0) }
 
 func (q *queue) rouse() {
 	select {
@@ -193,10 +114,8 @@ func (q *queue) foresee(files []file) {
 	}
 	q.forgetLocked(paths)
 	for _, f := range files {
-		if _, over := q.over[f.hash]; !over { // else it would be in doubt for ever
-			q.known[f.hash] = hope{bytes: f.digest.SizeBytes()}
-		}
-		if f.class.way == large && q.parts.admits(f) {
+		q.credit.foresee(f)
+		if f.class.way == large && q.parts.admits(f.hash, f.digest) {
 			f.class.way = whole
 			q.files[f.class] = append(q.files[f.class], f)
 			f.class.way = parts
@@ -219,9 +138,7 @@ func (q *queue) forget(paths []PathHash) {
 func (q *queue) forgetLocked(paths []PathHash) {
 	gone := map[PathHash]struct{}{}
 	for _, path := range paths {
-		if h, ok := q.known[path]; ok {
-			q.doubtLocked(h.bytes, -h.asked, -h.parts)
-			delete(q.known, path)
+		if q.credit.forget(path) {
 			gone[path] = struct{}{}
 		}
 	}
@@ -244,7 +161,7 @@ func (q *queue) unforeseen(files []file) (others []file) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, f := range files {
-		if _, ok := q.known[f.hash]; !ok {
+		if !q.credit.expects(f.hash) {
 			others = append(others, f)
 		}
 	}
@@ -255,7 +172,7 @@ func (q *queue) unforeseen(files []file) (others []file) {
 // now.
 func (q *queue) near(files []file, doubt int64) {
 	q.mu.Lock()
-	q.nearDoubt = doubt
+	q.credit.nearDoubt = doubt
 	q.mu.Unlock()
 	q.guess(files)
 }
@@ -282,34 +199,12 @@ func (q *queue) dropNear() {
 	q.rouse()
 }
 
-// read notes that the action reads a file that the profile foresaw, which lets more be asked for,
-// and that the action is at files of that rank now. If only credit was lacking there is more then,
-// and neighbours would take it. If that has not helped with most of the latest files, the profile
-// counts as lacking this one: it has too much else, or another order.
+// read notes that the action reads a file that the profile has, which may let more be asked for,
+// and that the action is at files of that rank now. It returns how the file was foreseen.
 func (q *queue) read(h PathHash, now rank) follow.Foresight {
 	q.mu.Lock()
 	q.lookLocked()
-	spent := q.creditLocked() <= 0
-	f, ok := q.known[h]
-	if ok {
-		q.right += f.bytes
-		q.earnLocked(f.bytes)
-		q.doubtLocked(f.bytes, -f.asked, -f.parts)
-		delete(q.known, h)
-	}
-	if len(q.over) < maxFiles {
-		q.over[h] = struct{}{}
-	}
-	isDelayed := spent && f.asked == 0 // it may not have been asked for, for lack of credit
-	known := q.judgeLocked(isDelayed)
-	switch {
-	case f.asked > 0:
-		known = follow.Foreseen
-	case q.held:
-		known = follow.Lacked
-	case ok && isDelayed && q.earned < quickCredit:
-		q.earned += q.window / delayedShare
-	}
+	known := q.credit.read(h, q.held)
 	q.now = now
 	_, more := q.nextLocked() // for whatever reason: other races change the pace at any time
 	q.mu.Unlock()
@@ -317,31 +212,6 @@ func (q *queue) read(h PathHash, now rank) follow.Foresight {
 		q.rouse()
 	}
 	return known
-}
-
-// judgeLocked notes whether a file that the profile has was delayed, and returns how it was foreseen.
-func (q *queue) judgeLocked(isDelayed bool) follow.Foresight {
-	if q.prompt+q.delayed >= delayWindow {
-		q.prompt, q.delayed = q.prompt/2, q.delayed/2
-	}
-	if !isDelayed {
-		q.prompt++
-		return follow.Foreseen
-	}
-	q.delayed++
-	if q.earned >= quickCredit || q.delayed >= manyDelays && q.delayed > q.prompt {
-		return follow.Lacked
-	}
-	return follow.Delayed
-}
-
-// earnLocked adds to the credit what the read of a predicted file of that size earns.
-func (q *queue) earnLocked(size int64) {
-	more := min(creditOfRead*size, size/4+q.window/16)
-	if q.earned >= quickCredit {
-		more = min(more, size/2, largeBytes/2)
-	}
-	q.earned += more
 }
 
 // hold sets whether the profile is distrusted for now. Then its large files, which take long, are
@@ -438,8 +308,8 @@ func (q *queue) take() (batch []file, some span.Set) {
 // takePartsLocked takes as many parts of f, which is next, as the credit allows. The others wait
 // for more trust.
 func (q *queue) takePartsLocked(f file) span.Set {
-	some, all := q.parts.take(f, q.creditLocked())
-	q.askLocked(f, 0, some.Bytes())
+	some, all := q.parts.take(f.hash, f.digest, q.credit.left())
+	q.credit.ask(f, 0, some.Bytes())
 	if !all {
 		q.files[f.class] = append([]file{f}, q.files[f.class]...)
 	}
@@ -449,7 +319,7 @@ func (q *queue) takePartsLocked(f file) span.Set {
 // takeLargeLocked takes the first file of a class of large ones that is not too large yet.
 func (q *queue) takeLargeLocked(c class) []file {
 	files := q.files[c]
-	i := slices.IndexFunc(files, q.worthLocked)
+	i := slices.IndexFunc(files, q.credit.admitsLarge)
 	if i < 0 {
 		return nil
 	}
@@ -459,15 +329,9 @@ func (q *queue) takeLargeLocked(c class) []file {
 		delete(q.files, c)
 	}
 	bytes := f.digest.SizeBytes()
-	q.askLocked(f, bytes, 0)
+	q.credit.ask(f, bytes, 0)
 	q.largeTotal += bytes
 	return []file{f}
-}
-
-// worthLocked reports whether a large file may be requested: it may be in vain, and meanwhile it
-// shares the link with calls that somebody waits for.
-func (q *queue) worthLocked(f file) bool {
-	return q.largeDoubt+f.digest.SizeBytes() <= q.right+largeTrips*min(q.window, q.most)
 }
 
 // mayGoLocked reports whether files of a class may be asked for, if it is their turn.
@@ -477,13 +341,13 @@ func (q *queue) mayGoLocked(c class) bool {
 		return true
 	case c.way == mentioned:
 		return q.total < q.share
-	case q.held || q.creditLocked() <= 0:
+	case q.held || q.credit.left() <= 0:
 		return false
 	case c.way.isLarge():
-		return q.creditLocked() > q.largeDoubt && q.largeCalls < maxLargeCalls && q.largeTotal < max(q.share, 1) &&
-			slices.ContainsFunc(q.files[c], q.worthLocked) && q.mayPassLocked(c)
+		return q.credit.left() > q.credit.largeDoubt && q.largeCalls < maxLargeCalls && q.largeTotal < max(q.share, 1) &&
+			slices.ContainsFunc(q.files[c], q.credit.admitsLarge) && q.mayPassLocked(c)
 	}
-	return q.total < q.share && (c.way != parts || q.parts.mayGo(q.files[c][0])) && q.mayPassLocked(c)
+	return q.total < q.share && (c.way != parts || q.parts.mayGo(q.files[c][0].digest)) && q.mayPassLocked(c)
 }
 
 // mayPassLocked reports whether few bytes of files that are read before files of c are in flight.
@@ -512,7 +376,7 @@ func heldFor(batch []file) (bytes int64) {
 func (q *queue) takeLocked(c class) []file {
 	files := q.files[c]
 	n, bytes, most := 0, int64(0), q.mostPerCallLocked()
-	for n < len(files) && n < filesPerCall && (n == 0 || c.way != parts && (c.way.isGuess() || q.creditLocked() > 0)) {
+	for n < len(files) && n < filesPerCall && (n == 0 || c.way != parts && (c.way.isGuess() || q.credit.left() > 0)) {
 		size := files[n].digest.SizeBytes()
 		if n > 0 && bytes+size > most {
 			break
@@ -520,7 +384,7 @@ func (q *queue) takeLocked(c class) []file {
 		n++
 		bytes += size
 		if c.way == small {
-			q.askLocked(files[n-1], size, 0)
+			q.credit.ask(files[n-1], size, 0)
 		}
 	}
 	if c.way != parts {
@@ -591,7 +455,7 @@ func (q *queue) ended(batch []file, givenUp bool) {
 	}
 	if givenUp {
 		q.files[c] = append(q.files[c], batch...)
-		q.askLocked(batch[0], -bytesOf(batch), 0)
+		q.credit.ask(batch[0], -bytesOf(batch), 0)
 	}
 	q.mu.Unlock()
 	q.rouse()

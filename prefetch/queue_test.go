@@ -115,7 +115,7 @@ func TestQueueParts(t *testing.T) {
 			t.Errorf("asks for %v of %v, want %v of %d", parts, batch, want, i)
 		}
 	}
-	if batch, parts := q.take(); len(batch) > 0 || q.creditLocked() != 0 {
+	if batch, parts := q.take(); len(batch) > 0 || q.credit.left() != 0 {
 		t.Errorf("asks for %v of %v for nothing", parts, batch)
 	}
 }
@@ -133,13 +133,13 @@ func TestQueuePartsOfTheLastFile(t *testing.T) {
 	q.foresee(files)
 	q.largeCalls, q.parts.left = maxLargeCalls, 1
 	for i, want := range parts {
-		q.doubt = coarseCredit - (want.To - want.From)
+		q.credit.doubt = coarseCredit - (want.To - want.From)
 		batch, got := q.take()
 		if len(batch) != 1 || batch[0].hash != 0 || !slices.Equal(got, span.Set{want}) {
 			t.Errorf("take %d asks for %v of %v, want %v", i, got, batch, want)
 		}
 	}
-	q.doubt = 0
+	q.credit.doubt = 0
 	if batch, got := q.take(); len(batch) > 0 {
 		t.Errorf("asks for %v of %v, too", got, batch)
 	}
@@ -238,8 +238,8 @@ func TestQueueGivesUpLargeFiles(t *testing.T) {
 	if q.hold(true); ctx.Err() == nil {
 		t.Fatal("the call goes on")
 	}
-	if q.ended(batch, true); q.ready() || q.largeDoubt != 0 {
-		t.Errorf("it is asked for again, or %d bytes are in doubt", q.largeDoubt)
+	if q.ended(batch, true); q.ready() || q.credit.largeDoubt != 0 {
+		t.Errorf("it is asked for again, or %d bytes are in doubt", q.credit.largeDoubt)
 	}
 	if q.hold(false); !slices.Equal(taken(q), []PathHash{0}) {
 		t.Error("it is not asked for again")
@@ -266,7 +266,7 @@ func TestQueueWhilePaceChanges(t *testing.T) {
 	p.window = 8 << 20
 	q = newQueue(Exact, ranges{{path: 0, size: 9 << 20, parts: span.Set{{From: 0, To: chunkBytes}}}}, p)
 	q.foresee(filesOf(9 << 20))
-	q.doubt = 12 << 20 // which leaves no credit then
+	q.credit.doubt = 12 << 20 // which leaves no credit then
 	if parts := q.takePartsLocked(q.takeLocked(look(q))[0]); len(parts) != 1 {
 		t.Errorf("takes the parts %v", parts)
 	}
@@ -372,7 +372,7 @@ func readEach(q *queue, files []file, every int) (late int, unread int64) {
 		}
 		q.read(files[i].hash, 0)
 	}
-	return late, q.doubt
+	return late, q.credit.doubt
 }
 
 // A profile that has everything is right about each file that an action reads, and yet most of what

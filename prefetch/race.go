@@ -76,7 +76,7 @@ type Race struct {
 	profile *Profile // nil: nothing is known
 	origin  Origin
 	root    digest.Digest
-	reads   reads
+	events  events
 	queue   *queue
 	// mentions is nil if contents are not read.
 	mentions *follow.Follower
@@ -90,7 +90,7 @@ type Race struct {
 	// Guarded by mu.
 	forecast Forecast
 	stats    Stats    // guarded by mu
-	parts    []func() // guarded by mu; release those that were requested
+	releases []func() // guarded by mu; of the parts that were requested
 	// mentioned are files that were requested because others mention them. Guarded by mu.
 	mentioned map[PathHash]follow.File
 	wanted    []digest.Digest // guarded by mu; directories for mentions that no call has asked for yet
@@ -99,16 +99,14 @@ type Race struct {
 
 // The bounds of one Race.
 const (
-	maxFiles = 1 << 18
-	// smallBytes is the size up to which a file is fetched that a Profile is less sure of.
-	smallBytes = 64 << 10
 	// The calls in flight for files, and the size of one for small files.
 	maxSmallCalls = 8
 	maxLargeCalls = 4
 	filesPerCall  = 1000
 	bytesPerCall  = 2 << 20
 	leastPerCall  = 64 << 10
-	directorySets = 4
+	// maxDirectoryCalls limits those for directories: of a walk, and for mentions.
+	maxDirectoryCalls = 4
 	// directoriesPerCall is enough for a level of most trees; the calls for larger
 	// ones run side by side.
 	directoriesPerCall = 2000
@@ -119,7 +117,7 @@ func Start(ctx context.Context, s Spec) *Race {
 	ctx, cancel := context.WithCancel(ctx)
 	r := &Race{
 		source: s.Source, limits: s.Limits, profile: s.profile(), origin: s.Origin, root: s.Root, cancel: cancel,
-		reads: reads{wake: make(chan struct{}, 1)},
+		events: events{wake: make(chan struct{}, 1)},
 	}
 	var known ranges
 	if r.profile != nil {
@@ -132,7 +130,7 @@ func Start(ctx context.Context, s Spec) *Race {
 	if s.Contents != nil && !r.limits.options.NoMentions {
 		r.follow(ctx, s)
 	}
-	r.running.Go(func() { r.weigh(ctx) })
+	r.running.Go(func() { r.listen(ctx) })
 	if r.profile != nil {
 		r.fetchRemembered(ctx)
 		first := r.foreseeFirst()

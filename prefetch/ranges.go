@@ -230,3 +230,54 @@ func parseParts(chunks []uint32, size int64) (parts span.Set, ok bool) {
 	}
 	return parts, true
 }
+
+// maxParted bounds the files of a Race of which parts come first.
+const maxParted = 16
+
+// parted are the large files whose known parts are requested before the rest. The queue's mu guards
+// it.
+type parted struct {
+	known ranges
+	files map[digest.Digest]int64 // of which parts wait, or were asked for: up to there
+	left  int                     // of so many more files parts may be asked for
+}
+
+func newParted(known ranges) parted {
+	return parted{known: known, files: map[digest.Digest]int64{}, left: maxParted}
+}
+
+// admits reports whether parts of the file d at path must be requested, and records that.
+func (p *parted) admits(path PathHash, d digest.Digest) bool {
+	if _, again := p.files[d]; again || len(p.known.of(path, d)) == 0 {
+		return false
+	}
+	p.files[d] = 0
+	return true
+}
+
+// mayGo reports whether parts of d may be asked for: it is one of few, or some were already.
+func (p *parted) mayGo(d digest.Digest) bool { return p.left > 0 || p.files[d] > 0 }
+
+// take returns as many bytes of the parts of the file d at path as may be asked for, the first ones
+// that were not, and whether that is all.
+func (p *parted) take(path PathHash, d digest.Digest, most int64) (parts span.Set, all bool) {
+	if p.files[d] == 0 {
+		p.left--
+	}
+	for _, part := range p.known.of(path, d) {
+		part.From = max(part.From, p.files[d])
+		if part.From >= part.To {
+			continue
+		}
+		end := part.To
+		if part.To = min(end, part.From+most); part.From < part.To {
+			parts = append(parts, part)
+			most -= part.To - part.From
+			p.files[d] = part.To
+		}
+		if part.To < end {
+			return parts, false
+		}
+	}
+	return parts, true
+}

@@ -90,15 +90,15 @@ func newReach(s follow.Directories, root digest.Digest) *reach {
 }
 
 // enter returns the directory of that digest, which is called name in up; nil if it is not local.
-func (w *reach) enter(up *directory, name string, d digest.Digest) *directory {
+func (r *reach) enter(up *directory, name string, d digest.Digest) *directory {
 	if found := up.below[name]; found != nil {
 		return found
 	}
-	dir, ok := w.source.LocalDirectory(d)
-	if !ok || w.directories >= maxNear {
+	dir, ok := r.source.LocalDirectory(d)
+	if !ok || r.directories >= maxNear {
 		return nil
 	}
-	w.directories++
+	r.directories++
 	entered := &directory{up: up, at: up.at.Child(name), tree: dir, below: map[string]*directory{}}
 	up.below[name] = entered
 	return entered
@@ -106,25 +106,25 @@ func (w *reach) enter(up *directory, name string, d digest.Digest) *directory {
 
 // opened records that the file at path is being read, and adds its neighbours if a profile has not
 // predicted it.
-func (w *reach) opened(path string, foreseen bool) {
-	if w.off || foreseen && len(w.known) == 0 {
+func (r *reach) opened(path string, foreseen bool) {
+	if r.off || foreseen && len(r.known) == 0 {
 		return
 	}
-	if w.top == nil {
-		dir, ok := w.source.LocalDirectory(w.root)
+	if r.top == nil {
+		dir, ok := r.source.LocalDirectory(r.root)
 		if !ok {
 			return
 		}
-		w.top = &directory{at: RootHash, tree: dir, below: map[string]*directory{}}
+		r.top = &directory{at: RootHash, tree: dir, below: map[string]*directory{}}
 	}
-	d := w.top
+	d := r.top
 	name, rest, deeper := strings.Cut(path, "/")
 	for ; deeper; name, rest, deeper = strings.Cut(rest, "/") {
 		e, ok := d.tree.Find(name)
 		if !ok || e.Kind != tree.Dir {
 			return
 		}
-		if d = w.enter(d, name, e.Digest); d == nil {
+		if d = r.enter(d, name, e.Digest); d == nil {
 			return
 		}
 	}
@@ -132,53 +132,53 @@ func (w *reach) opened(path string, foreseen bool) {
 	if !ok {
 		return
 	}
-	w.note(d, i)
+	r.note(d, i)
 	if foreseen {
 		return
 	}
-	w.widen(d)
-	w.tryNamesake(d, name)
+	r.widen(d)
+	r.tryNamesake(d, name)
 	for ; d != nil; d = d.up {
-		w.reached(d)
+		r.reached(d)
 	}
 }
 
 // note notes that entry i of d was read.
-func (w *reach) note(d *directory, i int) {
+func (r *reach) note(d *directory, i int) {
 	h := d.at.Child(d.tree.Name(i))
 	size := d.tree.At(i).Digest.SizeBytes()
-	g, known := w.known[h]
+	g, known := r.known[h]
 	if known && g.in == nil {
 		return
 	}
 	if known {
-		w.drop(g)
-		w.past[g.period].right++
-		w.right++
+		r.drop(g)
+		r.past[g.period].right++
+		r.right++
 	}
-	w.known[h] = guess{}
+	r.known[h] = guess{}
 	if d.read == 0 && d.files == 0 {
 		d.first = i
 	}
 	d.read++
 	d.readBytes += size
-	w.read += size
+	r.read += size
 }
 
 // drop removes a file from the requested and unread ones.
-func (w *reach) drop(g guess) {
+func (r *reach) drop(g guess) {
 	g.in.waiting--
 	g.in.waitingBytes -= g.bytes
-	w.unread -= g.bytes
-	w.wrong--
+	r.unread -= g.bytes
+	r.wrong--
 }
 
 // widen finds files in d, once half of those found there before were read.
-func (w *reach) widen(d *directory) {
+func (r *reach) widen(d *directory) {
 	if d.files == d.tree.Len() {
 		return
 	}
-	most := nearFiles + min(max(w.right-w.wrong, 0)/4, nearSure) + 2*d.read
+	most := nearFiles + min(max(r.right-r.wrong, 0)/4, nearSure) + 2*d.read
 	if d.isSmall() {
 		most = max(most, nearWhole)
 	}
@@ -192,13 +192,13 @@ func (w *reach) widen(d *directory) {
 		}
 		f := neighbour{d.tree.At(i).Digest, d.at.Child(d.tree.Name(i))}
 		size := f.digest.SizeBytes()
-		if _, known := w.known[f.hash]; known || size > nearFileBytes {
+		if _, known := r.known[f.hash]; known || size > nearFileBytes {
 			continue
 		}
-		if d.waitingBytes+size > nearBytes+2*d.readBytes || w.unread+size > nearFree+w.read {
+		if d.waitingBytes+size > nearBytes+2*d.readBytes || r.unread+size > nearFree+r.read {
 			return
 		}
-		w.ask(d, f)
+		r.ask(d, f)
 	}
 }
 
@@ -216,25 +216,25 @@ func (d *directory) isSmall() bool {
 	return bytes <= nearWholeBytes
 }
 
-func (w *reach) ask(d *directory, f neighbour) {
-	now := &w.past[len(w.past)-1]
+func (r *reach) ask(d *directory, f neighbour) {
+	now := &r.past[len(r.past)-1]
 	if now.asked == nearPeriod {
-		w.past = append(w.past, period{})
-		now = &w.past[len(w.past)-1]
+		r.past = append(r.past, period{})
+		now = &r.past[len(r.past)-1]
 	}
 	now.asked++
 	size := f.digest.SizeBytes()
-	w.known[f.hash] = guess{in: d, bytes: size, period: len(w.past) - 1}
+	r.known[f.hash] = guess{in: d, bytes: size, period: len(r.past) - 1}
 	d.waiting++
 	d.waitingBytes += size
-	w.wrong++
-	w.unread += size
-	w.found = append(w.found, f)
+	r.wrong++
+	r.unread += size
+	r.found = append(r.found, f)
 }
 
 // reached records that a file at or below d was read. Once subdirectories of it were read from, it
 // tries others.
-func (w *reach) reached(d *directory) {
+func (r *reach) reached(d *directory) {
 	if !d.hit && d.up != nil {
 		d.up.hits++
 		if d.tried {
@@ -248,26 +248,26 @@ func (w *reach) reached(d *directory) {
 	for ; d.tries < nearTries*d.hits && d.directories < d.tree.Len(); d.directories++ {
 		if d.tree.Kind(d.directories) == tree.Dir {
 			e := d.tree.At(d.directories)
-			w.try(w.enter(d, e.Name, e.Digest))
+			r.try(r.enter(d, e.Name, e.Digest))
 		}
 	}
 }
 
 // tryNamesake adds files in the subdirectory of d that has the name of a read file, without what is
 // behind its first dot: there a module often has its parts.
-func (w *reach) tryNamesake(d *directory, name string) {
+func (r *reach) tryNamesake(d *directory, name string) {
 	stem, _, _ := strings.Cut(name, ".")
 	if e, ok := d.tree.Find(stem); ok && e.Kind == tree.Dir {
-		w.try(w.enter(d, stem, e.Digest))
+		r.try(r.enter(d, stem, e.Digest))
 	}
 }
 
 // try adds files in d, whose neighbours were read.
-func (w *reach) try(d *directory) {
+func (r *reach) try(d *directory) {
 	if d == nil || d.hit || d.tried {
 		return
 	}
-	if w.widen(d); d.waiting > 0 {
+	if r.widen(d); d.waiting > 0 {
 		d.tried = true
 		d.up.tries++
 	}
@@ -275,31 +275,31 @@ func (w *reach) try(d *directory) {
 
 // missed handles the end of a call that did not fetch a file: it was local already, or a waiting
 // caller fetched it, or it will not come.
-func (w *reach) missed(h PathHash) {
-	if g := w.known[h]; !w.off && g.in != nil {
-		delete(w.known, h)
-		w.drop(g)
-		w.past[g.period].asked--
+func (r *reach) missed(h PathHash) {
+	if g := r.known[h]; !r.off && g.in != nil {
+		delete(r.known, h)
+		r.drop(g)
+		r.past[g.period].asked--
 	}
 }
 
 // giveUp reports, once, that too few neighbours were read in time.
-func (w *reach) giveUp() bool {
+func (r *reach) giveUp() bool {
 	asked, right := 0, 0
-	for _, p := range w.past[:max(len(w.past)-2, 0)] {
+	for _, p := range r.past[:max(len(r.past)-2, 0)] {
 		asked += p.asked
 		right += p.right
 	}
-	if w.off || asked == 0 || right*100 >= nearTooLittle*asked {
+	if r.off || asked == 0 || right*100 >= nearTooLittle*asked {
 		return false
 	}
-	*w = reach{off: true}
+	*r = reach{off: true}
 	return true
 }
 
 // take returns the files to request.
-func (w *reach) take() []neighbour {
-	found := w.found
-	w.found = nil
+func (r *reach) take() []neighbour {
+	found := r.found
+	r.found = nil
 	return found
 }

@@ -51,17 +51,6 @@ func (r *Recorder) Read(path string, k tree.Kind) {
 	r.mu.Unlock()
 }
 
-// Paths returns all paths that were read, including symlinks, sorted and without duplicates.
-func (r *Recorder) Paths() []string {
-	reads := r.after(0)
-	paths := make([]string, len(reads))
-	for i, read := range reads {
-		paths[i] = read.path
-	}
-	slices.Sort(paths)
-	return slices.Compact(paths)
-}
-
 // Hashes returns the hashes of the paths for a profile of the run, without duplicates: directories
 // and files that were read, and all their parent directories, because a file can be read through a
 // shared image without a read of its directory. They are in the order of the first read of the path

@@ -33,10 +33,10 @@ func (r *Race) near(found []neighbour, doubt int64) {
 func (r *Race) follow(ctx context.Context, s Spec) {
 	of := follow.Spec{
 		Root: r.root, Source: r.source, Contents: s.Contents, Scans: r.limits.scans,
-		Request: r.mention, Unmentioned: r.reads.unmentioned, Fetch: func(ds []digest.Digest) { r.want(ctx, ds) },
+		Request: r.mention, Unmentioned: r.events.unmentioned, Fetch: func(ds []digest.Digest) { r.want(ctx, ds) },
 	}
 	if r.profile != nil {
-		of.Foresees = func(path string) bool { return r.profile.containsSmall(HashPath(path)) }
+		of.Foresees = func(path string) bool { return r.profile.containsCheap(HashPath(path)) }
 	}
 	r.mentions, r.mentioned = follow.New(of), map[PathHash]follow.File{}
 	r.running.Go(func() { r.mentions.Run(ctx) })
@@ -88,12 +88,12 @@ func (r *Race) send(ctx context.Context) {
 			return
 		}
 		began := time.Now()
-		batch, parts := r.queue.take()
+		batch, some := r.queue.take()
 		switch {
-		case parts != nil:
-			release := r.source.PrefetchRanges(ctx, batch[0].digest, parts)
+		case some != nil:
+			release := r.source.PrefetchRanges(ctx, batch[0].digest, some)
 			r.mu.Lock()
-			r.parts = append(r.parts, release)
+			r.releases = append(r.releases, release)
 			r.mu.Unlock()
 			r.limits.ended()
 		case len(batch) == 0:
@@ -101,17 +101,28 @@ func (r *Race) send(ctx context.Context) {
 		case batch[0].class.way.isLarge():
 			r.sendLarge(ctx, batch)
 		default:
-			r.running.Go(func() {
-				r.fetch(ctx, batch, began)
-				r.limits.ended()
-				r.queue.ended(batch, false)
-			})
+			r.running.Go(func() { r.fetchSmall(ctx, batch, began) })
 		}
 	}
 }
 
-// sendLarge makes the call in its argument for a large file, for which there must be free bytes, too.
-// Nothing else waits for that: meanwhile it does not count as a call.
+// fetchSmall makes the call for small files, which were taken after began, and measures the link by
+// it.
+func (r *Race) fetchSmall(ctx context.Context, batch []file, began time.Time) {
+	fetched, err := r.source.Prefetch(ctx, digestsIn(batch))
+	if ctx.Err() == nil && len(fetched) > 0 {
+		carried := sizes(fetched)
+		use := r.queue.usage(began)
+		use.full = use.full && 2*carried >= bytesOf(batch)
+		r.limits.pace.took(began, carried, use)
+	}
+	r.ended(batch, fetched, err)
+	r.limits.ended()
+	r.queue.ended(batch, false)
+}
+
+// sendLarge starts the call for a large file, for which there must be free bytes, too. Nothing else
+// waits for that: meanwhile it does not count as a call.
 func (r *Race) sendLarge(ctx context.Context, batch []file) {
 	bytes := batch[0].digest.SizeBytes()
 	call, cancel := context.WithCancel(ctx)
@@ -129,7 +140,8 @@ func (r *Race) sendLarge(ctx context.Context, batch []file) {
 			}
 			r.queue.begun(batch, cancel)
 		}
-		r.fetch(call, batch, time.Now())
+		fetched, err := r.source.Prefetch(call, digestsIn(batch))
+		r.ended(batch, fetched, err)
 		r.limits.endedLarge(bytes)
 		r.queue.ended(batch, call.Err() != nil && ctx.Err() == nil)
 	})
@@ -138,28 +150,17 @@ func (r *Race) sendLarge(ctx context.Context, batch []file) {
 // dropParts gives up the parts that are kept.
 func (r *Race) dropParts() {
 	r.mu.Lock()
-	parts := r.parts
-	r.parts = nil
+	releases := r.releases
+	r.releases = nil
 	r.mu.Unlock()
-	for _, release := range parts {
+	for _, release := range releases {
 		release()
 	}
 }
 
-// fetch makes one call for files, which were taken after it began.
-func (r *Race) fetch(ctx context.Context, batch []file, began time.Time) {
-	ds := make([]digest.Digest, len(batch))
-	for i, f := range batch {
-		ds[i] = f.digest
-	}
-	// Callers that need a missing file get the error themselves.
-	fetched, err := r.source.Prefetch(ctx, ds)
-	if ctx.Err() == nil && len(fetched) > 0 && !batch[0].class.way.isLarge() {
-		carried := sizes(fetched)
-		use := r.queue.usage(began)
-		use.full = use.full && 2*carried >= bytesOf(batch)
-		r.limits.pace.took(began, carried, use)
-	}
+// ended notes the end of a call for files. Callers that need a missing file get the error
+// themselves.
+func (r *Race) ended(batch []file, fetched []digest.Digest, err error) {
 	var followed []follow.File
 	r.mu.Lock()
 	for _, f := range batch {
@@ -172,8 +173,17 @@ func (r *Race) fetch(ctx context.Context, batch []file, began time.Time) {
 		r.stats.Files.add(d)
 	}
 	r.mu.Unlock()
-	r.reads.ended(batch, fetched)
+	r.events.ended(batch, fetched)
 	r.mentions.Ended(followed, fetched, err)
+}
+
+// digestsIn returns the digests of files.
+func digestsIn(batch []file) []digest.Digest {
+	ds := make([]digest.Digest, len(batch))
+	for i, f := range batch {
+		ds[i] = f.digest
+	}
+	return ds
 }
 
 // sizes returns how many bytes blobs have together.

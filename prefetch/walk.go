@@ -22,7 +22,7 @@ const (
 	maxTrees = 4
 	treeTime = 2 * time.Second
 	// maxCalls limits the calls of a walk that are under way.
-	maxCalls = directorySets + 2*maxTrees
+	maxCalls = maxDirectoryCalls + 2*maxTrees
 )
 
 // filesAtOnce is how many files are found before the first of them are asked for, if they are all
@@ -49,7 +49,7 @@ type walk struct {
 	// first are the files of foreseeFirst that were not found so far.
 	first map[PathHash]digest.Digest
 	// forecast has all files that the profile predicts, unless it is partial.
-	forecast []forecast
+	forecast []predicted
 	partial  bool
 	left     int          // directories that may yet be asked for
 	trees    int          // directories that trees may bring; 0: they were asked for
@@ -145,7 +145,7 @@ func (w *walk) look(dir *tree.Directory, at PathHash) {
 		case w.profile != nil && !w.profile.predicts(dir, i, h):
 		case kind == tree.File && w.files < maxFiles:
 			d := dir.At(i).Digest
-			w.forecast = append(w.forecast, forecast{h, d.SizeBytes()})
+			w.forecast = append(w.forecast, predicted{h, d.SizeBytes()})
 			if w.isFirst(h, d) {
 				continue
 			}
@@ -248,7 +248,7 @@ func (r *Race) want(ctx context.Context, ds []digest.Digest) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.wanted = append(r.wanted, ds...)
-	if r.wanting < directorySets {
+	if r.wanting < maxDirectoryCalls {
 		r.wanting++
 		r.running.Go(func() {
 			for ds := r.takeWanted(); len(ds) > 0; ds = r.takeWanted() {
@@ -299,7 +299,7 @@ func (r *Race) foreseeFirst() map[PathHash]digest.Digest {
 	first := make(map[PathHash]digest.Digest, len(r.profile.first))
 	var files []file
 	for _, f := range r.profile.first {
-		if _, again := first[f.Path]; again || !r.profile.containsSmall(f.Path) {
+		if _, again := first[f.Path]; again || !r.profile.containsCheap(f.Path) {
 			continue
 		}
 		first[f.Path] = f.Digest

@@ -10,12 +10,11 @@ import (
 	"github.com/forerunner-build/forerunner/prefetch/follow"
 )
 
-// maxOpened limits the queued reads.
+// maxOpened limits the queued opens.
 const maxOpened = 4096
 
-// reads are the queue of a Race for opens of the action, and for ended calls. One goroutine handles
-// them.
-type reads struct {
+// events are what a Race learns: opens of the action, and ended calls. One goroutine handles them.
+type events struct {
 	wake chan struct{} // one place
 
 	mu     sync.Mutex
@@ -51,49 +50,49 @@ func (r *Race) Opened(path string, k tree.Kind) {
 	if k != tree.File {
 		return
 	}
-	r.reads.note(func() {
-		if len(r.reads.opened) < maxOpened {
-			r.reads.opened = append(r.reads.opened, path)
+	r.events.note(func() {
+		if len(r.events.opened) < maxOpened {
+			r.events.opened = append(r.events.opened, path)
 		}
 	})
 }
 
 // ended reports the result of a batch.
-func (n *reads) ended(batch []file, fetched []digest.Digest) {
-	n.note(func() { n.calls = append(n.calls, call{batch, fetched}) })
+func (e *events) ended(batch []file, fetched []digest.Digest) {
+	e.note(func() { e.calls = append(e.calls, call{batch, fetched}) })
 }
 
 // note calls add, which adds an element to the queue.
-func (n *reads) note(add func()) {
-	n.mu.Lock()
+func (e *events) note(add func()) {
+	e.mu.Lock()
 	add()
-	n.mu.Unlock()
+	e.mu.Unlock()
 	select {
-	case n.wake <- struct{}{}:
+	case e.wake <- struct{}{}:
 	default:
 	}
 }
 
 // unmentioned reports an opened file that no profile and no other file led to.
-func (n *reads) unmentioned(path string) {
-	n.note(func() {
-		if len(n.alone) < maxOpened {
-			n.alone = append(n.alone, path)
+func (e *events) unmentioned(path string) {
+	e.note(func() {
+		if len(e.alone) < maxOpened {
+			e.alone = append(e.alone, path)
 		}
 	})
 }
 
-func (n *reads) take() (opened, alone []string, calls []call) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	opened, alone, calls = n.opened, n.alone, n.calls
-	n.opened, n.alone, n.calls = nil, nil, nil
+func (e *events) take() (opened, alone []string, calls []call) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	opened, alone, calls = e.opened, e.alone, e.calls
+	e.opened, e.alone, e.calls = nil, nil, nil
 	return opened, alone, calls
 }
 
-// weigh handles the action's opens until ctx ends: an unpredicted one lowers the trust in the
-// profile, and adds its neighbours.
-func (r *Race) weigh(ctx context.Context) {
+// listen handles events until ctx ends: an open that was not predicted lowers the trust in the
+// profile, and adds neighbours.
+func (r *Race) listen(ctx context.Context) {
 	reach, trust := newReach(r.source, r.root), trust{profile: r.profile, origin: r.origin}
 	var progress progress
 	blind, yields := 0, false
@@ -108,11 +107,11 @@ func (r *Race) weigh(ctx context.Context) {
 			r.source.Yield(yields)
 		}
 		select {
-		case <-r.reads.wake:
+		case <-r.events.wake:
 		case <-ctx.Done():
 			return
 		}
-		opened, alone, calls := r.reads.take()
+		opened, alone, calls := r.events.take()
 		for _, path := range opened {
 			h := HashPath(path)
 			known := follow.Lacked
@@ -165,7 +164,7 @@ func (t *trust) opened(h PathHash) (foreseen bool) {
 		t.all, t.strange = t.all/2, t.strange/2
 	}
 	t.all++
-	foreseen = t.profile.containsSmall(h)
+	foreseen = t.profile.containsCheap(h)
 	if !foreseen {
 		t.strange++
 	}

@@ -156,54 +156,6 @@ func (p *Profile) canHold(n int, o ProfileOptions) bool {
 	return 3*p.filter.Cap() >= 2*m
 }
 
-// rules are those of one bucket.
-type rules struct {
-	shape   shape
-	options ProfileOptions
-	// least and leastSmall return how many of so many runs must read a path for it to be predicted,
-	// for any size and for small ones.
-	least, leastSmall func(runs int) int
-	score             score.Rules
-}
-
-func (r rules) filterOf(h *history) func() *Profile {
-	return sync.OnceValue(func() *Profile {
-		n := len(h.runs)
-		p := NewProfile(h.readByAtLeast(r.least(n)), r.options)
-		p.history = h
-		if small := r.leastSmall(n); small < r.least(n) {
-			p.small = NewProfile(h.readByAtLeast(small), r.options)
-		}
-		return p
-	})
-}
-
-// parse returns the knowledge in a value of a store, with digests of fn; malformed parts are
-// ignored.
-func (r rules) parse(value []byte, fn digest.Function) *knowledge {
-	var m profiles.Record
-	if len(value) == 0 || proto.Unmarshal(value, &m) != nil {
-		return &knowledge{}
-	}
-	k := &knowledge{}
-	if m.GetHistory() != nil {
-		if k.history = parseHistory(m.GetHistory(), r.shape); k.history != nil {
-			k.filter = r.filterOf(k.history)
-		}
-	}
-	p, ok := ParseProfile(&fsac.FileSystemAccessProfile{
-		BloomFilter: m.GetBloomFilter(), BloomFilterHashFunctions: m.GetBloomFilterHashFunctions(),
-	})
-	if ok && k.history == nil {
-		k.filter = withFilter(p).filter
-	}
-	k.ranges, k.score = parseRanges(m.GetRanges()), score.Parse(m.RightPerMille)
-	if !r.shape.distinct {
-		k.directories, k.first = parseDirectories(m.GetDirectories(), fn), parseFirst(m.GetFirst(), fn)
-	}
-	return k
-}
-
 // trusted returns the profile if it predicted well, or was never compared.
 func (k *knowledge) trusted(r rules) *Profile {
 	if !r.score.Trusts(k.score) {
@@ -236,18 +188,48 @@ func (k *knowledge) sizeBytes() int {
 // digestBytes is about the memory of a digest.
 const digestBytes = 48
 
-// The limits of a history of similar actions.
+// Limits of the records of one action, and of similar ones.
 const (
+	exactRuns  = 4
+	exactPaths = 1 << 15 // about 350 KiB in a store; of larger runs only the filter is kept
+
 	coarseRuns  = maxRuns
 	coarsePaths = 1 << 14 // about 200 KiB in a store
 )
 
-// The share of the actions that have to read a path, in percent, so that it is foreseen,
-// and so that it is if it is small: a round trip in ten costs more than ten small files.
+// The share of the actions that have to read a path, in percent, so that it is foreseen, and so
+// that it is if it is cheap: a round trip in ten costs more than ten cheap files.
 const (
 	coarseShare      = 30
-	coarseSmallShare = 10
+	coarseCheapShare = 10
 )
+
+// rules are those of one bucket.
+type rules struct {
+	shape   shape
+	options ProfileOptions
+	// least and leastCheap return how many of so many runs must read a path for it to be predicted,
+	// for any size and for cheap ones.
+	least, leastCheap func(runs int) int
+	score             score.Rules
+}
+
+func exactRules(o ProfileOptions) rules {
+	one := func(int) int { return 1 }
+	return rules{
+		shape: shape{runs: exactRuns, paths: exactPaths}, options: o, least: one, leastCheap: one,
+		score: score.Rules{Latest: 1.0 / 2, Poor: 1.0 / 2},
+	}
+}
+
+func coarseRules(o ProfileOptions) rules {
+	return rules{
+		shape: shape{runs: coarseRuns, paths: coarsePaths, distinct: true}, options: o,
+		least:      func(n int) int { return coarseLeast(n, coarseShare) },
+		leastCheap: func(n int) int { return coarseLeast(n, coarseCheapShare) },
+		score:      score.Rules{Latest: 1.0 / 4, Poor: 1.0 / 8},
+	}
+}
 
 // coarseLeast returns how many of so many actions are that share. With the first of them
 // there is nothing to compare; from then on a single reader is never enough, so that the
@@ -259,6 +241,49 @@ func coarseLeast(actions, share int) int {
 	return max(2, (actions*share+99)/100)
 }
 
-// coarseDue reports whether a coarse record is written that has changed so many times:
-// the first three times, and later when half of it may be other actions'.
-func coarseDue(changes, actions int) bool { return changes >= max(1, actions/2) }
+// due reports whether a record with this history that has changed so many times is worth writing: a
+// coarse one the first three times, and later when half of it may be other actions'.
+func (r rules) due(changes int, h *history) bool {
+	if h != nil && r.shape.distinct {
+		return changes >= max(1, len(h.runs)/2)
+	}
+	return changes > 0
+}
+
+func (r rules) filterOf(h *history) func() *Profile {
+	return sync.OnceValue(func() *Profile {
+		n := len(h.runs)
+		p := NewProfile(h.readByAtLeast(r.least(n)), r.options)
+		p.history = h
+		if fewer := r.leastCheap(n); fewer < r.least(n) {
+			p.cheap = NewProfile(h.readByAtLeast(fewer), r.options)
+		}
+		return p
+	})
+}
+
+// parse returns the knowledge in a value of a store, with digests of fn; malformed parts are
+// ignored.
+func (r rules) parse(value []byte, fn digest.Function) *knowledge {
+	var m profiles.Record
+	if len(value) == 0 || proto.Unmarshal(value, &m) != nil {
+		return &knowledge{}
+	}
+	k := &knowledge{}
+	if m.GetHistory() != nil {
+		if k.history = parseHistory(m.GetHistory(), r.shape); k.history != nil {
+			k.filter = r.filterOf(k.history)
+		}
+	}
+	p, ok := ParseProfile(&fsac.FileSystemAccessProfile{
+		BloomFilter: m.GetBloomFilter(), BloomFilterHashFunctions: m.GetBloomFilterHashFunctions(),
+	})
+	if ok && k.history == nil {
+		k.filter = withFilter(p).filter
+	}
+	k.ranges, k.score = parseRanges(m.GetRanges()), score.Parse(m.RightPerMille)
+	if !r.shape.distinct {
+		k.directories, k.first = parseDirectories(m.GetDirectories(), fn), parseFirst(m.GetFirst(), fn)
+	}
+	return k
+}
