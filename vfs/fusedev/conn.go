@@ -3,8 +3,10 @@ package fusedev
 import (
 	"errors"
 	"fmt"
+	"math/bits"
 	"os"
 	"runtime"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -24,8 +26,17 @@ const (
 	// severalAsk is how many requests in a row must have been there already for a helper. The
 	// release of a file, which nobody waits for, often precedes another request.
 	severalAsk = 4
-	// headBytes is room for what precedes the data of a request or an answer.
-	headBytes = 4096
+	// headBytes is room for all of a request or an answer but data, whose size is known: the longest
+	// is a path of PATH_MAX bytes.
+	headBytes = 8192
+)
+
+// The kinds of requests whose answers may have data, see FUSE_READ and others in fuse(4).
+const (
+	opRead, opReadDir, opReadDirPlus = 15, 28, 44
+	opGetXAttr, opListXAttr, opIoctl = 22, 23, 39
+	// mostOther is the most data of an answer to one of the last three.
+	mostOther = 64 << 10
 )
 
 // A Conn is a connection to the kernel, for one FUSE mount.
@@ -34,6 +45,10 @@ type Conn struct {
 	options  *fuse.MountOptions
 	device   *os.File
 	raw      syscall.RawConn // of device
+	// in is room for the largest request: the kernel insists on room for a write of the largest size,
+	// even if there is none. The goroutine with the turn reads into it, and copies the request
+	// before it answers.
+	in *buffer
 	// answering is the request that the goroutine with the turn answers; 0: it reads, or has given
 	// up the turn.
 	answering atomic.Uint64
@@ -47,9 +62,13 @@ func Open(device int, fs fuse.RawFileSystem, o *fuse.MountOptions) (*Conn, error
 	if err := unix.SetNonblock(device, true); err != nil {
 		return nil, errors.Join(err, unix.Close(device))
 	}
-	c := &Conn{protocol: fuse.NewProtocolServer(fs, o), options: o, device: os.NewFile(uintptr(device), "/dev/fuse")}
+	c := &Conn{
+		protocol: fuse.NewProtocolServer(fs, o), options: o, device: os.NewFile(uintptr(device), "/dev/fuse"),
+		in: take(o.MaxWrite),
+	}
 	err := c.begin()
 	if err != nil {
+		c.in.giveBack()
 		return nil, errors.Join(err, c.device.Close())
 	}
 	return c, nil
@@ -59,13 +78,11 @@ func (c *Conn) begin() (err error) {
 	if c.raw, err = c.device.SyscallConn(); err != nil {
 		return err
 	}
-	b := c.take()
-	defer b.giveBack()
-	n, _, err := c.receive(b.in, false)
+	n, _, err := c.receive(c.in.bytes, false)
 	if err != nil {
 		return fmt.Errorf("receive the kernel's offer: %w", err)
 	}
-	if status := c.answer(b, n); status != 0 {
+	if status := c.answer(slices.Clone(c.in.bytes[:n])); status != 0 {
 		return fmt.Errorf("agree with the kernel: %w", status)
 	}
 	return nil
@@ -77,6 +94,7 @@ func (c *Conn) Serve() {
 	c.loop()
 	c.loops.Wait()
 	_ = c.device.Close()
+	c.in.giveBack()
 }
 
 // Pass must be called before the answer to a request waits. It may be called again. The number is
@@ -91,11 +109,9 @@ func (c *Conn) Pass(request uint64) {
 // loop has the turn.
 func (c *Conn) loop() {
 	defer c.loops.Done()
-	b := c.take()
-	defer b.giveBack()
 	quick, inARow := 0, 0
 	for {
-		n, waited, err := c.receive(b.in, quick >= inSuccession)
+		n, waited, err := c.receive(c.in.bytes, quick >= inSuccession)
 		if err != nil {
 			if !errors.Is(err, unix.ENODEV) { // the mount is gone
 				c.options.Logger.Printf("read from the FUSE device: %v", err)
@@ -111,10 +127,11 @@ func (c *Conn) loop() {
 		if inARow >= severalAsk {
 			c.help()
 		}
-		request := b.header().Unique
-		c.answering.Store(request)
-		c.answer(b, n)
-		if !c.answering.CompareAndSwap(request, 0) {
+		request := slices.Clone(c.in.bytes[:n])
+		number := header(request).Unique
+		c.answering.Store(number)
+		c.answer(request)
+		if !c.answering.CompareAndSwap(number, 0) {
 			return // another one has the turn
 		}
 	}
@@ -130,14 +147,15 @@ func (c *Conn) help() {
 	go func() {
 		defer c.loops.Done()
 		defer c.helping.Add(-1)
-		b := c.take()
-		defer b.giveBack()
 		for {
-			n, err := c.poll(b.in)
+			in := take(c.options.MaxWrite)
+			n, err := c.poll(in.bytes)
+			request := slices.Clone(in.bytes[:max(n, 0)])
+			in.giveBack()
 			if err != nil {
 				return // the goroutine with the turn sees it, too
 			}
-			c.answer(b, n)
+			c.answer(request)
 		}
 	}()
 }
@@ -199,25 +217,43 @@ func ready(fd int, d time.Duration) bool {
 	return err == nil && n > 0
 }
 
-// answer answers the request of n bytes in b, and returns the status of the answer. The kernel
-// refuses answers to requests that nobody waits for any more.
-func (c *Conn) answer(b *buffers, n int) (status unix.Errno) {
-	request := *b.header()
-	size, failed := c.protocol.HandleRequest([][]byte{b.in[:n]}, [][]byte{b.out})
-	if failed != fuse.OK { // nothing was written, but somebody waits
-		*(*fuse.OutHeader)(unsafe.Pointer(&b.out[0])) = fuse.OutHeader{
-			Length: uint32(unsafe.Sizeof(fuse.OutHeader{})), Status: -int32(failed), Unique: request.Unique,
-		}
-		size = int(unsafe.Sizeof(fuse.OutHeader{}))
-	}
-	if size == 0 {
+// answer answers a request, and returns the status of the answer. The kernel refuses answers to
+// requests that nobody waits for any more. While an answer waits, it keeps the memory that it needs:
+// there may be thousands.
+func (c *Conn) answer(request []byte) (status unix.Errno) {
+	h := header(request)
+	b := take(dataBytes(request))
+	defer b.giveBack()
+	out := (*fuse.OutHeader)(unsafe.Pointer(&b.bytes[0]))
+	size, failed := c.protocol.HandleRequest([][]byte{request}, [][]byte{b.bytes})
+	if size == 0 && failed == fuse.OK {
 		return 0
 	}
-	status = unix.Errno(-(*fuse.OutHeader)(unsafe.Pointer(&b.out[0])).Status)
-	if err := c.write(b.out[:size]); err != nil && !errors.Is(err, unix.ENOENT) {
-		c.options.Logger.Printf("answer request %d of kind %d: %v", request.Unique, request.Opcode, err)
+	if failed == fuse.OK && int(out.Length) != size { // it does not fit
+		failed = fuse.EIO
+	}
+	if failed != fuse.OK { // nothing was written, but somebody waits
+		*out = fuse.OutHeader{Length: uint32(unsafe.Sizeof(*out)), Status: -int32(failed), Unique: h.Unique}
+		size = int(unsafe.Sizeof(*out))
+	}
+	status = unix.Errno(-out.Status)
+	if err := c.write(b.bytes[:size]); err != nil && !errors.Is(err, unix.ENOENT) {
+		c.options.Logger.Printf("answer request %d of kind %d: %v", h.Unique, h.Opcode, err)
 	}
 	return status
+}
+
+// dataBytes is how much data the answer to a request may have.
+func dataBytes(request []byte) int {
+	switch header(request).Opcode {
+	case opRead, opReadDir, opReadDirPlus:
+		if len(request) >= int(unsafe.Sizeof(fuse.ReadIn{})) {
+			return int((*fuse.ReadIn)(unsafe.Pointer(&request[0])).Size)
+		}
+	case opGetXAttr, opListXAttr, opIoctl:
+		return mostOther
+	}
+	return 0
 }
 
 // write writes an answer or a notice.
@@ -232,30 +268,29 @@ func (c *Conn) write(parts ...[]byte) (err error) {
 	return errors.Join(failed, err)
 }
 
-// buffers are those of a goroutine that answers requests.
-type buffers struct {
-	in, out []byte
+// A buffer has room for a request or an answer.
+type buffer struct {
+	bytes []byte
+	pool  *sync.Pool
 }
 
-// pools have unused buffers, by their size.
-var pools sync.Map // of *sync.Pool, by int
+// pools have unused buffers, by the logarithm of the size of their data.
+var pools [33]sync.Pool
 
-// take returns buffers for the largest request and answer. The kernel insists on room for a write
-// of the largest size, even if there is none.
-func (c *Conn) take() *buffers {
-	size := c.options.MaxWrite + headBytes
-	pool, ok := pools.Load(size)
-	if !ok {
-		pool, _ = pools.LoadOrStore(size, &sync.Pool{New: func() any {
-			return &buffers{in: make([]byte, size), out: make([]byte, size)}
-		}})
+// take returns a buffer for that much data.
+func take(data int) *buffer {
+	class := bits.Len(uint(max(data, 1) - 1))
+	pool := &pools[class]
+	if b, ok := pool.Get().(*buffer); ok {
+		return b
 	}
-	return pool.(*sync.Pool).Get().(*buffers)
+	size := headBytes
+	if class > 0 { // a byte fits anyway
+		size += 1 << class
+	}
+	return &buffer{make([]byte, size), pool}
 }
 
-func (b *buffers) giveBack() {
-	pool, _ := pools.Load(len(b.in))
-	pool.(*sync.Pool).Put(b)
-}
+func (b *buffer) giveBack() { b.pool.Put(b) }
 
-func (b *buffers) header() *fuse.InHeader { return (*fuse.InHeader)(unsafe.Pointer(&b.in[0])) }
+func header(request []byte) *fuse.InHeader { return (*fuse.InHeader)(unsafe.Pointer(&request[0])) }

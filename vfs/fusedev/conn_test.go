@@ -1,9 +1,11 @@
 package fusedev_test
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -12,6 +14,7 @@ import (
 	"time"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
+	"golang.org/x/sys/unix"
 
 	"github.com/forerunner-build/forerunner/vfs/fusedev"
 	"github.com/forerunner-build/forerunner/vfs/mounts"
@@ -38,6 +41,15 @@ func (n *names) GetAttr(_ <-chan struct{}, _ *fuse.GetAttrIn, out *fuse.AttrOut)
 // show mounts a file system of names. asked is called for each lookup.
 func show(t *testing.T, asked func(device *fusedev.Conn, request uint64, name string)) (dir string) {
 	t.Helper()
+	c := mounts.NewFUSE(filepath.Join(t.TempDir(), "mount"))
+	fs := &names{fuse.NewDefaultRawFileSystem(), func(request uint64, name string) { asked(c.Device(), request, name) }}
+	start(t, c, fs, 128<<10)
+	return c.Dir()
+}
+
+// start mounts fs until the test ends.
+func start(t *testing.T, c *mounts.FUSE, fs fuse.RawFileSystem, maxWrite int) {
+	t.Helper()
 	f, err := os.OpenFile(mounts.FUSEDevice, os.O_RDWR, 0)
 	if err == nil {
 		_ = f.Close()
@@ -45,12 +57,10 @@ func show(t *testing.T, asked func(device *fusedev.Conn, request uint64, name st
 	if (err != nil || os.Geteuid() != 0) && os.Getenv("CI") == "" {
 		t.Skip("no FUSE, or not root:", err)
 	}
-	c := mounts.NewFUSE(filepath.Join(t.TempDir(), "mount"))
 	if err := os.Mkdir(c.Dir(), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	fs := &names{fuse.NewDefaultRawFileSystem(), func(request uint64, name string) { asked(c.Device(), request, name) }}
-	if err := c.Start(fs, &fuse.MountOptions{MaxWrite: 128 << 10}); err != nil {
+	if err := c.Start(fs, &fuse.MountOptions{MaxWrite: maxWrite}); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
@@ -58,7 +68,6 @@ func show(t *testing.T, asked func(device *fusedev.Conn, request uint64, name st
 			t.Error(err)
 		}
 	})
-	return c.Dir()
 }
 
 // look looks a name up, and fails the test unless there is none.
@@ -153,5 +162,72 @@ func TestStopWhileAsked(t *testing.T) {
 				time.Sleep(time.Millisecond)
 			}
 		})
+	}
+}
+
+// TestManyWait has many answers that wait. They must not each keep room for the largest request and
+// answer.
+func TestManyWait(t *testing.T) {
+	const many = 128
+	var waiting sync.WaitGroup
+	waiting.Add(many)
+	over := make(chan struct{})
+	c := mounts.NewFUSE(filepath.Join(t.TempDir(), "mount"))
+	start(t, c, &names{fuse.NewDefaultRawFileSystem(), func(request uint64, _ string) {
+		c.Device().Pass(request)
+		waiting.Done()
+		<-over
+	}}, 1<<20)
+	heap := func() uint64 {
+		var m runtime.MemStats
+		runtime.GC()
+		runtime.ReadMemStats(&m)
+		return m.HeapAlloc
+	}
+	before := heap()
+	var lookups sync.WaitGroup
+	for n := range many {
+		lookups.Go(func() { look(t, c.Dir(), strconv.Itoa(n)) })
+	}
+	waiting.Wait()
+	if now := heap(); now > before+many*(64<<10) {
+		t.Errorf("%d answers wait with %d KiB each", many, (now-before)/many>>10)
+	}
+	close(over)
+	lookups.Wait()
+}
+
+// longLinks has only symlinks, whose targets are too long for the kernel.
+type longLinks struct{ *names }
+
+func (longLinks) Lookup(_ <-chan struct{}, _ *fuse.InHeader, _ string, out *fuse.EntryOut) fuse.Status {
+	out.NodeId, out.Attr.Mode, out.Attr.Nlink = 2, fuse.S_IFLNK|0o777, 1
+	return fuse.OK
+}
+
+func (longLinks) Readlink(<-chan struct{}, *fuse.InHeader) ([]byte, fuse.Status) {
+	return make([]byte, 1<<20), fuse.OK
+}
+
+// TestAnswerTooLong: whoever waits for an answer that has no room gets an error.
+func TestAnswerTooLong(t *testing.T) {
+	c := mounts.NewFUSE(filepath.Join(t.TempDir(), "mount"))
+	start(t, c, longLinks{&names{RawFileSystem: fuse.NewDefaultRawFileSystem()}}, 128<<10)
+	result := make(chan error)
+	go func() {
+		_, err := os.Readlink(filepath.Join(c.Dir(), "link"))
+		result <- err
+	}()
+	select {
+	case err := <-result:
+		if !errors.Is(err, unix.EIO) {
+			t.Error(err)
+		}
+	case <-time.After(20 * time.Second):
+		t.Error("nobody answers")
+		if err := c.Stop(); err != nil {
+			t.Error(err)
+		}
+		<-result
 	}
 }
