@@ -27,9 +27,9 @@ func (l *Layer) access(cancel <-chan struct{}, h *fuse.InHeader) access {
 	return access{l, cancel, h.Pid, h.Unique}
 }
 
-// await runs call while the access waits, and updates the stall clock. When the root closes or the
-// process is killed it returns early, with ok false; the result of call, whose context has ended
-// then, goes to drop.
+// await runs call while the access waits, and updates the stall clock. When the root closes, the
+// mount is gone or the process is killed it returns early, with ok false; the result of call, whose
+// context has ended then, goes to drop.
 func await[T any](a access, call func(context.Context) (T, error), drop func(T)) (v T, err error, ok bool) {
 	l := a.layer
 	ctx, stop := context.WithCancel(l.ctx)
@@ -42,7 +42,7 @@ func await[T any](a access, call func(context.Context) (T, error), drop func(T))
 		err error
 	}
 	results := make(chan result)
-	l.mount.conn.Device().Pass(a.request)
+	gone := l.mount.conn.Device().Pass(a.request)
 	l.stall.begin()
 	defer l.stall.end()
 	go func() {
@@ -63,6 +63,8 @@ func await[T any](a access, call func(context.Context) (T, error), drop func(T))
 		case got := <-results:
 			return got.v, got.err, true
 		case <-ctx.Done():
+			return v, nil, false
+		case <-gone:
 			return v, nil, false
 		case <-cancel:
 			cancel = nil

@@ -3,16 +3,21 @@ package fuse
 import (
 	"context"
 	"errors"
+	"os"
+	"os/exec"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"go.uber.org/zap/zaptest"
+	"golang.org/x/sys/unix"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
 	"github.com/forerunner-build/forerunner/vfs/folder"
+	"github.com/forerunner-build/forerunner/vfs/mounts"
 	"github.com/forerunner-build/forerunner/vfs/vfstest"
 )
 
@@ -69,5 +74,50 @@ func TestNoLoadsAfterHide(t *testing.T) {
 	}
 	if src.late.Load() {
 		t.Error("the source was asked by a layer that was hidden")
+	}
+}
+
+// TestNobodyWaits ends the mount of a layer, not the layer, while an access waits.
+func TestNobodyWaits(t *testing.T) {
+	driver, err := NewDriver(zaptest.NewLogger(t), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	src := vfstest.NewSource(t)
+	root := src.Tree(t, "dir/file")
+	src.InCall = make(chan digest.Digest, 1)
+	src.Gate(root)
+	ended := make(chan struct{})
+	l := driver.NewLayer(t.Context(), Options{
+		Name: "alone", Folder: filepath.Join(src.Dir, "layer"), Digest: root, Source: src, Owner: folder.ProcessOwner(),
+		Inodes: NewInodes(), Hooks: Hooks{Read: func(*Node) {}, Stall: func(time.Duration) { close(ended) }},
+	})
+	hide := sync.OnceValue(l.Hide)
+	t.Cleanup(func() { _ = hide() })
+	err = l.Show(t.Context())
+	if refused := (*mounts.Error)(nil); errors.As(err, &refused) && os.Getenv("CI") == "" {
+		t.Skip(err)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	reader := exec.Command("ls", l.InputFolder())
+	if err := reader.Start(); err != nil {
+		t.Fatal(err)
+	}
+	<-src.InCall
+	if err := unix.Unmount(l.InputFolder(), unix.MNT_FORCE|unix.MNT_DETACH); err != nil {
+		t.Error(err)
+	}
+	if err := reader.Wait(); err == nil {
+		t.Error("the directory could be read")
+	}
+	select {
+	case <-ended:
+	case <-time.After(20 * time.Second):
+		t.Error("the access waits for an answer that nobody can get")
+	}
+	if err := hide(); err != nil {
+		t.Error(err)
 	}
 }

@@ -49,6 +49,8 @@ type Conn struct {
 	// even if there is none. The goroutine with the turn reads into it, and copies the request
 	// before it answers.
 	in *buffer
+	// gone is closed when there are no more requests.
+	gone chan struct{}
 	// answering is the request that the goroutine with the turn answers; 0: it reads, or has given
 	// up the turn.
 	answering atomic.Uint64
@@ -64,7 +66,7 @@ func Open(device int, fs fuse.RawFileSystem, o *fuse.MountOptions) (*Conn, error
 	}
 	c := &Conn{
 		protocol: fuse.NewProtocolServer(fs, o), options: o, device: os.NewFile(uintptr(device), "/dev/fuse"),
-		in: take(o.MaxWrite),
+		in: take(o.MaxWrite), gone: make(chan struct{}),
 	}
 	err := c.begin()
 	if err != nil {
@@ -98,12 +100,17 @@ func (c *Conn) Serve() {
 }
 
 // Pass must be called before the answer to a request waits. It may be called again. The number is
-// fuse.InHeader.Unique.
-func (c *Conn) Pass(request uint64) {
-	if request != 0 && c.answering.CompareAndSwap(request, 0) {
+// fuse.InHeader.Unique. The channel is closed when the mount is gone, and with it whoever waits for
+// the answer. For number 0, which is of another mount, Pass does nothing.
+func (c *Conn) Pass(request uint64) (gone <-chan struct{}) {
+	if request == 0 {
+		return nil
+	}
+	if c.answering.CompareAndSwap(request, 0) {
 		c.loops.Add(1)
 		go c.loop()
 	}
+	return c.gone
 }
 
 // loop has the turn.
@@ -113,6 +120,7 @@ func (c *Conn) loop() {
 	for {
 		n, waited, err := c.receive(c.in.bytes, quick >= inSuccession)
 		if err != nil {
+			close(c.gone)
 			if !errors.Is(err, unix.ENODEV) { // the mount is gone
 				c.options.Logger.Printf("read from the FUSE device: %v", err)
 			}

@@ -231,3 +231,24 @@ func TestAnswerTooLong(t *testing.T) {
 		<-result
 	}
 }
+
+// TestGone: an answer that waits learns that the mount has ended.
+func TestGone(t *testing.T) {
+	asked := make(chan struct{})
+	dir := show(t, func(device *fusedev.Conn, request uint64, _ string) {
+		gone := device.Pass(request)
+		close(asked)
+		select {
+		case <-gone:
+		case <-time.After(20 * time.Second):
+			t.Error("it waits for nobody")
+		}
+	})
+	var lookups sync.WaitGroup
+	lookups.Go(func() { _, _ = os.Lstat(filepath.Join(dir, "name")) })
+	<-asked
+	if err := unix.Unmount(dir, unix.MNT_FORCE|unix.MNT_DETACH); err != nil {
+		t.Error(err)
+	}
+	lookups.Wait()
+}
