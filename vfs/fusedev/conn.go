@@ -3,6 +3,7 @@ package fusedev
 import (
 	"errors"
 	"fmt"
+	"log"
 	"math/bits"
 	"os"
 	"runtime"
@@ -42,7 +43,7 @@ const (
 // A Conn is a connection to the kernel, for one FUSE mount.
 type Conn struct {
 	protocol *fuse.ProtocolServer
-	options  *fuse.MountOptions
+	options  fuse.MountOptions
 	device   *os.File
 	raw      syscall.RawConn // of device
 	// in is room for the largest request: the kernel insists on room for a write of the largest size,
@@ -59,14 +60,17 @@ type Conn struct {
 }
 
 // Open answers the first request to a device that was just mounted, in which the kernel and fs agree
-// on what they can do. Conn owns the device from then on, even if that fails.
+// on what they can do. Conn owns the device from then on, even if that fails. o must have MaxWrite.
 func Open(device int, fs fuse.RawFileSystem, o *fuse.MountOptions) (*Conn, error) {
 	if err := unix.SetNonblock(device, true); err != nil {
 		return nil, errors.Join(err, unix.Close(device))
 	}
 	c := &Conn{
-		protocol: fuse.NewProtocolServer(fs, o), options: o, device: os.NewFile(uintptr(device), "/dev/fuse"),
+		protocol: fuse.NewProtocolServer(fs, o), options: *o, device: os.NewFile(uintptr(device), "/dev/fuse"),
 		in: take(o.MaxWrite), gone: make(chan struct{}),
+	}
+	if c.options.Logger == nil {
+		c.options.Logger = log.Default()
 	}
 	err := c.begin()
 	if err != nil {

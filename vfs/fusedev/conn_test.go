@@ -225,7 +225,7 @@ func TestAnswerTooLong(t *testing.T) {
 		}
 	case <-time.After(20 * time.Second):
 		t.Error("nobody answers")
-		if err := c.Stop(); err != nil {
+		if err := unix.Unmount(c.Dir(), unix.MNT_FORCE|unix.MNT_DETACH); err != nil {
 			t.Error(err)
 		}
 		<-result
