@@ -27,6 +27,8 @@ const (
 	// severalAsk is how many requests in a row must have been there already for a helper. The
 	// release of a file, which nobody waits for, often precedes another request.
 	severalAsk = 4
+	// tooLong is how long an answer may keep the turn: it may wait for a disk.
+	tooLong = 2 * time.Millisecond
 	// headBytes is room for all of a request or an answer but data, whose size is known: the longest
 	// is a path of PATH_MAX bytes.
 	headBytes = 8192
@@ -103,8 +105,8 @@ func (c *Conn) Serve() {
 	c.in.giveBack()
 }
 
-// Pass must be called before the answer to a request waits. It may be called again. The number is
-// fuse.InHeader.Unique. The channel is closed when the mount is gone, and with it whoever waits for
+// Pass is to be called before the answer to a request waits, so that others need not wait until it has
+// taken too long. It may be called again. The number is fuse.InHeader.Unique. The channel is closed when the mount is gone, and with it whoever waits for
 // the answer. For number 0, which is of another mount, Pass does nothing.
 func (c *Conn) Pass(request uint64) (gone <-chan struct{}) {
 	if request == 0 {
@@ -120,6 +122,9 @@ func (c *Conn) Pass(request uint64) (gone <-chan struct{}) {
 // loop has the turn.
 func (c *Conn) loop() {
 	defer c.loops.Done()
+	// If it is late and there is another request by then, that one passes the turn for nothing.
+	passing := time.AfterFunc(time.Hour, func() { c.Pass(c.answering.Load()) })
+	defer passing.Stop()
 	quick, inARow := 0, 0
 	for {
 		n, waited, err := c.receive(c.in.bytes, quick >= inSuccession)
@@ -142,7 +147,9 @@ func (c *Conn) loop() {
 		request := slices.Clone(c.in.bytes[:n])
 		number := header(request).Unique
 		c.answering.Store(number)
+		passing.Reset(tooLong)
 		c.answer(request)
+		passing.Stop()
 		if !c.answering.CompareAndSwap(number, 0) {
 			return // another one has the turn
 		}

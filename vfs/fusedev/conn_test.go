@@ -77,35 +77,42 @@ func look(t *testing.T, dir string, name string) {
 	}
 }
 
-// TestPass has answers that wait for later requests.
+// TestPass has answers that wait for later requests. Without Pass these come only when the answer has
+// taken too long.
 func TestPass(t *testing.T) {
-	const first, all = 20, 40
-	var gates [first]chan struct{}
-	for i := range gates {
-		gates[i] = make(chan struct{})
-	}
-	dir := show(t, func(device *fusedev.Conn, request uint64, name string) {
-		n, err := strconv.Atoi(name)
-		if err != nil {
-			t.Errorf("a lookup of %q", name)
-			return
-		}
-		if n >= first {
-			close(gates[n-first])
-			return
-		}
-		device.Pass(request)
-		device.Pass(request)
-		select {
-		case <-gates[n]:
-		case <-time.After(20 * time.Second):
-			t.Errorf("request %d waits, and nobody reads the others", n)
-		}
-	})
-	var lookups sync.WaitGroup
-	defer lookups.Wait()
-	for n := range all {
-		lookups.Go(func() { look(t, dir, strconv.Itoa(n)) })
+	for _, pass := range []bool{true, false} {
+		t.Run(fmt.Sprint(pass), func(t *testing.T) {
+			const first, all = 20, 40
+			var gates [first]chan struct{}
+			for i := range gates {
+				gates[i] = make(chan struct{})
+			}
+			dir := show(t, func(device *fusedev.Conn, request uint64, name string) {
+				n, err := strconv.Atoi(name)
+				if err != nil {
+					t.Errorf("a lookup of %q", name)
+					return
+				}
+				if n >= first {
+					close(gates[n-first])
+					return
+				}
+				if pass {
+					device.Pass(request)
+					device.Pass(request)
+				}
+				select {
+				case <-gates[n]:
+				case <-time.After(20 * time.Second):
+					t.Errorf("request %d waits, and nobody reads the others", n)
+				}
+			})
+			var lookups sync.WaitGroup
+			defer lookups.Wait()
+			for n := range all {
+				lookups.Go(func() { look(t, dir, strconv.Itoa(n)) })
+			}
+		})
 	}
 }
 

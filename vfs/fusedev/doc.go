@@ -12,10 +12,10 @@
 // for a network connection, without a processor. Only if many requests came in quick succession, as
 // from a command that looks at many files, it waits a moment in the kernel, which is quicker.
 //
-// An answer that has to wait for something must give up the turn ([Conn.Pass]). Another goroutine
-// reads from then on, and the one that waited ends with its answer. If requests are always there
-// already, several processes ask at a time, or an answer took long: then helpers answer, too, until
-// none is left.
+// An answer that has to wait for something gives up the turn ([Conn.Pass]), and one that takes long
+// loses it. Another goroutine reads from then on, and the first one ends with its answer. If requests
+// are always there already, several processes ask at a time: then helpers answer, too, until none is
+// left.
 //
 // A Conn owns these goroutines; Serve returns when all have ended. It holds no lock.
 package fusedev
