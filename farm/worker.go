@@ -134,8 +134,6 @@ type Worker struct {
 	// HideFiles are files that the program reads; they and their neighbours are hidden from
 	// commands.
 	HideFiles []string
-	// NoCompression is for storage on this machine.
-	NoCompression bool
 }
 
 // Settings returns the settings of a worker. Its file may also be that of a scheduler.
@@ -304,7 +302,7 @@ func (w *Worker) dial() (scheduler dial.Conn, storage *dial.Storage, err error) 
 	if scheduler, err = w.Client.Open(w.Scheduler); err != nil {
 		return nil, nil, fmt.Errorf("--scheduler: %w", err)
 	}
-	storage, err = w.Client.OpenStorage(w.storageAddress(), w.ActionCache, casclient.Options{Logger: w.Logger, NoCompression: w.NoCompression})
+	storage, err = w.Client.OpenStorage(w.storageAddress(), w.ActionCache, casclient.Options{Logger: w.Logger})
 	if err != nil {
 		return nil, nil, errors.Join(err, scheduler.Close())
 	}

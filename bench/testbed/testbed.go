@@ -132,13 +132,16 @@ func (f *Farm) newWorker(ctx context.Context, s Setting) (*workerRun, error) {
 	if err != nil {
 		return nil, errors.Join(err, os.Remove(data))
 	}
+	storage := "grpc://" + far.Address()
+	if s.Distance.Bandwidth > 0 { // otherwise compression would hide the cost of bytes
+		storage += "?compression=zstd"
+	}
 	w := &workerRun{Setting: s, far: far, worker: &farm.Worker{
-		Scheduler: "grpc://" + f.Address, Storage: "grpc://" + far.Address(),
+		Scheduler: "grpc://" + f.Address, Storage: storage,
 		ID: map[string]string{"bench": fmt.Sprint(f.Starts)}, Platform: s.Platform,
 		Data: data, CacheDir: filepath.Join(f.Dir, fmt.Sprintf("cache-%d", f.Starts)), CacheSize: "8G",
 		Slots: s.Slots, SizeClass: 1, ExecFilesystem: s.Method, Prefetch: !s.Plain, PrefetchMentions: !s.Plain, Logger: f.Log,
-		Disk:          scrub.Disk{SpreadFolders: true},
-		NoCompression: s.Distance.Bandwidth == 0, // otherwise compression would hide the cost of bytes
+		Disk: scrub.Disk{SpreadFolders: true},
 	}}
 	if s.Serves {
 		w.worker.ServeCache = "127.0.0.1:0"

@@ -94,7 +94,7 @@ func (b *workerBench) run(ctx context.Context, c workerCell) (s workerSample, er
 	w := &farm.Worker{
 		Scheduler: address, Storage: address, ID: map[string]string{"bench": fmt.Sprint(f.Starts)},
 		Data: data, CacheSize: "8G", Slots: c.slots, SizeClass: 1, ReportWidth: c.reportWidth,
-		Sandbox: c.sandbox, Cgroup: c.cgroup, Prefetch: true, PrefetchMentions: true, NoCompression: true, Disk: scrub.Disk{SpreadFolders: true}, CommandsCome: true, Logger: f.Log,
+		Sandbox: c.sandbox, Cgroup: c.cgroup, Prefetch: true, PrefetchMentions: true, Disk: scrub.Disk{SpreadFolders: true}, CommandsCome: true, Logger: f.Log,
 	}
 	actions := b.noops
 	if c.makes() {

@@ -72,7 +72,7 @@ func (b *workerBench) measureVerify(ctx context.Context) (err error) {
 		w := &farm.Worker{
 			Scheduler: address, Storage: address, ID: map[string]string{"bench": fmt.Sprint(f.Starts)},
 			Data: data, CacheSize: "8G", Slots: 1, SizeClass: 1, ReportWidth: 1,
-			Sandbox: "namespaces", Cgroup: "auto", Prefetch: true, PrefetchMentions: true, NoCompression: true, Disk: scrub.Disk{SpreadFolders: true}, CommandsCome: true, Logger: f.Log,
+			Sandbox: "namespaces", Cgroup: "auto", Prefetch: true, PrefetchMentions: true, Disk: scrub.Disk{SpreadFolders: true}, CommandsCome: true, Logger: f.Log,
 		}
 		if err := f.Serve(ctx, func() error { return b.loadHeaders(ctx, actions, s) }, w); err != nil {
 			return err

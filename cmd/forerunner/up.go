@@ -84,7 +84,6 @@ func (l *localFarm) share(data string, log *zap.Logger) {
 	if !l.OneStore { // two stores share one disk
 		l.scheduler.Storage.FreePercent, l.worker.FreePercent = 40, 40
 	}
-	l.worker.NoCompression = true
 	l.worker.Tracing, l.worker.Callers = l.scheduler.Tracing, l.scheduler.Callers
 	l.worker.Disk = l.scheduler.Disk
 }

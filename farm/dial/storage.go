@@ -68,16 +68,10 @@ func endpointOptions(e *endpoint) map[string]func(value string) error {
 	}
 }
 
-// parseEndpoint parses an address with options; o has the defaults. Check finds what is wrong with
-// the address.
+// parseEndpoint parses an address with options; o has the defaults.
 func parseEndpoint(spec string, o casclient.Options) (endpoint, error) {
 	target, query, _ := strings.Cut(spec, "?")
 	e := endpoint{target: target, connections: 1, options: o}
-	// Without a network, compressing costs more than it saves.
-	addresses, _, err := Addresses(target)
-	if err == nil && !slices.ContainsFunc(addresses, elsewhere) {
-		e.options.NoCompression = true
-	}
 	values, err := url.ParseQuery(query)
 	if err != nil {
 		return e, fmt.Errorf("%q: %w", spec, err)
@@ -120,6 +114,7 @@ func (s *Storage) Close() error { return errors.Join(s.Blobs.Close(), s.results.
 // OpenStorage connects to storage, and to the action cache if that is separate (its address is
 // empty otherwise). It does not wait for them. o has defaults for the addresses' options.
 func (c *Client) OpenStorage(storage, actionCache string, o casclient.Options) (*Storage, error) {
+	o.NoCompression = o.NoCompression || c.isNear(storage)
 	e, results, err := parseEndpoints(storage, actionCache, o)
 	if err != nil {
 		return nil, err
@@ -136,6 +131,14 @@ func (c *Client) OpenStorage(storage, actionCache string, o casclient.Options) (
 	}
 	s.Client = casclient.New(s.Blobs, e.options)
 	return s, nil
+}
+
+// isNear reports whether storage is in this process or on this machine. Without a network, compressing
+// costs more than it saves.
+func (c *Client) isNear(storage string) bool {
+	target, _, _ := strings.Cut(storage, "?")
+	addresses, _, err := Addresses(target)
+	return c.Within != nil || c.Connect != nil || err == nil && !slices.ContainsFunc(addresses, elsewhere)
 }
 
 // CheckStorage returns an error unless OpenStorage can use the addresses, and the files of c and of

@@ -132,7 +132,8 @@ func TestEndpoints(t *testing.T) {
 		"grpc://127.0.0.1:1": true, "localhost:1": true, "grpcs://[::1]:1,127.0.0.2:1": true, "grpc://127.0.0.1:1?compression=zstd": false,
 		"grpc://127.0.0.1:1,h:1": false, "h:1": false, "": false,
 	} {
-		if e, err := parseEndpoint(spec, casclient.Options{}); err != nil || e.options.NoCompression != off {
+		near := casclient.Options{NoCompression: (&Client{}).isNear(spec)}
+		if e, err := parseEndpoint(spec, near); err != nil || e.options.NoCompression != off {
 			t.Errorf("%s: %+v, %v; want no compression %v", spec, e, err, off)
 		}
 	}
@@ -152,6 +153,14 @@ func TestEndpoints(t *testing.T) {
 	} {
 		if _, err := (&Client{}).OpenStorage(spec, "", casclient.Options{}); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v, want %q", spec, err, want)
+		}
+	}
+	for storage, results := range map[string]string{"grpc://h:1": "grpc://127.0.0.1:2", "grpc://127.0.0.1:1": "grpc://h:2", "127.0.0.1:1?compression=zstd": "127.0.0.1:2"} {
+		s, err := (&Client{}).OpenStorage(storage, results, casclient.Options{})
+		if err != nil {
+			t.Errorf("%s, results at %s: %v", storage, results, err)
+		} else if err := s.Close(); err != nil {
+			t.Error(err)
 		}
 	}
 	if _, err := (&Client{}).OpenStorage("grpc://h:1", "grpc://h:2?instance=x", casclient.Options{}); err == nil || !strings.Contains(err.Error(), "tuning.action_cache: ") {
