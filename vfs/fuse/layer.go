@@ -195,7 +195,7 @@ func (l *Layer) Err() error {
 
 // TryPassthrough reports whether the kernel would read file itself. The layer must be shown.
 func (l *Layer) TryPassthrough(file *os.File) error {
-	id, err := l.mount.conn.Device().Register(int(file.Fd()))
+	id, err := l.mount.conn.Device().Register(file)
 	if err == nil {
 		l.mount.conn.Device().Unregister(id)
 	}

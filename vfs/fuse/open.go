@@ -157,7 +157,7 @@ func (l *Layer) register(file *os.File) (int32, bool) {
 	if !l.passthrough {
 		return 0, false
 	}
-	id, err := l.mount.conn.Device().Register(int(file.Fd()))
+	id, err := l.mount.conn.Device().Register(file)
 	if err != nil {
 		l.driver.warnRegister.Do(func() {
 			l.driver.log.Warn("kernel refuses passthrough for a blob; it is read through this process",

@@ -90,7 +90,7 @@ func (c *Conn) begin() (err error) {
 	if err != nil {
 		return fmt.Errorf("receive the kernel's offer: %w", err)
 	}
-	if status := c.answer(slices.Clone(c.in.bytes[:n])); status != 0 {
+	if status := c.answer(c.in.bytes[:n]); status != 0 {
 		return fmt.Errorf("agree with the kernel: %w", status)
 	}
 	return nil

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/binary"
 	"fmt"
+	"os"
 	"unsafe"
 
 	"github.com/hanwen/go-fuse/v2/fuse"
@@ -51,8 +52,8 @@ const (
 )
 
 // Register lets the kernel read a file by itself, until Unregister.
-func (c *Conn) Register(file int) (id int32, err error) {
-	backing := fuse.BackingMap{Fd: int32(file)}
+func (c *Conn) Register(file *os.File) (id int32, err error) {
+	backing := fuse.BackingMap{Fd: int32(file.Fd())}
 	n, err := c.control(openBacking, unsafe.Pointer(&backing))
 	return int32(n), err
 }

@@ -16,8 +16,8 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
 	"github.com/forerunner-build/forerunner/vfs/folder"
-	"github.com/forerunner-build/forerunner/vfs/mounts"
 	"github.com/forerunner-build/forerunner/vfs/overlay"
+	"github.com/forerunner-build/forerunner/vfs/vfstest"
 )
 
 var oldTime = time.Unix(tree.DefaultMTime, 0)
@@ -116,12 +116,7 @@ func (f *linkFarm) newRoot(ctx context.Context, spec rootSpec) (*root, error) {
 func openRoot(t testing.TB, f *linkFarm, spec rootSpec) *root {
 	t.Helper()
 	r, err := f.newRoot(t.Context(), spec)
-	if refused := (*mounts.Error)(nil); errors.As(err, &refused) && os.Getenv("CI") == "" {
-		t.Skip(err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	vfstest.Shown(t, err)
 	t.Cleanup(func() {
 		if err := r.close(); err != nil {
 			t.Error(err)

@@ -65,8 +65,8 @@ func (c *FUSE) Start(serve fuse.RawFileSystem, o *fuse.MountOptions) error {
 	return nil
 }
 
-// Stop ends the connection, even if it is in use, and returns when all goroutines that
-// answer it have ended.
+// Stop ends the connection, even if it is in use, and returns when all goroutines that answer it have
+// ended.
 func (c *FUSE) Stop() error {
 	var err error
 	if c.mounted {
