@@ -125,7 +125,7 @@ func (a *attempt) request() (message, error) {
 func (a *attempt) stop(why Cause) {
 	a.stopped, a.cause = true, why
 	a.overdue = time.After(a.c.Grace + unkillableAfter + killMargin)
-	if err := a.l.link.send(message{Kind: kindStop, ID: a.id}); err != nil {
+	if err := writeStop(a.l.stops, a.id); err != nil {
 		_ = a.l.proc.Kill() // unreachable; replies closes when it has ended
 	}
 }

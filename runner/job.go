@@ -3,6 +3,7 @@ package runner
 import (
 	"errors"
 	"fmt"
+	"sync"
 	"syscall"
 	"time"
 
@@ -11,310 +12,230 @@ import (
 	"github.com/forerunner-build/forerunner/cgroup"
 )
 
-const (
-	stuckAfter      = 5 * time.Second  // after the first SIGKILL: report to the worker
-	unkillableAfter = 15 * time.Second // after the first SIGKILL: give up
-	firstStrikeGap  = 2 * time.Millisecond
-	longestGap      = 250 * time.Millisecond
-)
-
-// job is one command as the launcher sees it. All of it belongs to the main goroutine.
+// A job is one command as the launcher sees it. The forking thread takes it from its output files
+// to the last of its processes; a killer helps it to an end that the command does not come to by
+// itself.
 type job struct {
 	s   *server
-	m   *message
-	req *runRequest // of m
-	out outcome
+	id  uint64
+	req *runRequest
 
-	pid   int // of the command; 0 until it is started
-	ended bool
+	pid    int           // of the command; 0 unless it is started. It belongs to the forking thread
+	orders chan order    // for the killer
+	over   chan struct{} // closed when no process is left
 
+	mu     sync.Mutex
+	killed chan struct{} // closed when the killer has ended; nil: there is none. Guarded by mu, as all below
+	// stopped: the worker stopped it, or has ended.
+	stopped bool
+	ended   bool // the command itself has
+	out     outcome
 	fault   error
-	stopped bool // the worker stopped it, or has ended
-	force   force
-	struck  time.Time // of the first SIGKILL
-	gap     time.Duration
-
-	grace  <-chan time.Time
-	strike <-chan time.Time // when to signal again
 }
 
-// force is how far a job has gone to end its processes. It only grows.
-type force uint8
-
-const (
-	untouched force = iota
-	asked           // those that were there have got SIGTERM
-	killing         // all get SIGKILL, again and again
-	reported        // and the worker knows that some do not die of it
-)
-
-// death is the reaper's information about the command itself.
-type death struct {
-	status syscall.WaitStatus
-	usage  syscall.Rusage
-	at     time.Time
-	alone  bool // no other process is left
+func newJob(s *server, m *message) *job {
+	return &job{s: s, id: m.ID, req: m.Run, orders: make(chan order), over: make(chan struct{})}
 }
 
-// started is the result of the forking thread.
-type started struct {
-	pid int
-	err error
-}
-
-// run does one command from its output files to the last of its processes.
-func (s *server) run(m *message) message {
+// run does the command on the calling thread, which is f's, and returns what the worker gets to
+// know. buf is for its output.
+func (j *job) run(f *forker, m *message, buf []byte) message {
 	defer m.closeFiles() // an open mount would outlive the command
-	j := &job{s: s, m: m, req: m.Run, gap: firstStrikeGap}
 	outs, err := openOutputs(m)
 	if err != nil {
-		return message{Kind: kindDone, ID: m.ID, Fault: err.Error()}
+		j.end()
+		return message{Kind: kindDone, ID: j.id, Fault: err.Error()}
 	}
-	j.out.Started = time.Now()
-	stuck := j.supervise(outs.childFiles())
+	j.out.Started = time.Now() // there is no killer yet
+	j.pid, err = j.s.start(f.sandbox, m, outs.childFiles())
+	outs.handOver()
+	j.started(err)
+	if j.pid != 0 {
+		j.wait(outs, buf)
+	}
+	j.end()
+	if err := outs.finish(buf); err != nil {
+		j.fail(err)
+	}
+	done := j.done()
+	done.Done.OutCut, done.Done.ErrCut = outs.stdout.cut, outs.stderr.cut
+	return done
+}
+
+// done is what the worker gets to know so far.
+func (j *job) done() message {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	out := j.out
 	if !j.ended {
-		j.out.EndedBeingKilled = j.stopped // it would have, if it could
+		out.EndedBeingKilled = j.stopped // it would have, if it could
 	}
-	if j.out.Ended.IsZero() {
-		j.out.Ended = time.Now()
+	if out.Ended.IsZero() {
+		out.Ended = time.Now()
 	}
-	if err := outs.finish(); err != nil {
-		j.fault = errors.Join(j.fault, err)
-	}
-	j.out.OutCut, j.out.ErrCut = outs.stdout.truncated(), outs.stderr.truncated()
-	done := message{Kind: kindDone, ID: m.ID, Done: &j.out, Pids: stuck}
+	done := message{Kind: kindDone, ID: j.id, Done: &out}
 	if j.fault != nil {
 		done.Fault = j.fault.Error()
 	}
 	return done
 }
 
-// supervise starts the command and returns when nothing is left of it, or with the
-// processes that cannot be killed.
-func (j *job) supervise(files []uintptr) (stuck []int) {
-	startc := make(chan started, 1)
-	f, err := j.s.forker(&j.req.Policy)
-	if err != nil {
-		j.fault = fmt.Errorf("start command: %w", err)
-		return nil
-	}
-	f.do <- func() {
-		pid, err := j.s.start(f.sandbox, j.m, files)
-		startc <- started{pid, err}
-	}
-	var diedc <-chan death
-	var emptyc <-chan struct{}
-	requests := j.s.requests
-	for {
-		select {
-		case st := <-startc:
-			if st.err != nil {
-				j.notStarted(st.err)
-			}
-			if st.pid == 0 {
-				return nil
-			}
-			j.pid = st.pid
-			diedc, emptyc = reap(st.pid)
-			switch {
-			case st.err != nil:
-				j.kill() // the forking thread is stranded in the slot's group
-			case j.stopped && j.force < killing:
-				j.ask()
-			}
-		case d := <-diedc:
-			j.record(d)
-			if d.alone {
-				return nil
-			}
-			j.kill()
-		case <-emptyc:
-			// Both may have been ready, and select does not know an order.
-			select {
-			case d := <-diedc:
-				j.record(d)
-			default:
-			}
-			if !j.ended {
-				j.fault = errors.New("the command's end was not seen")
-			}
-			return nil
-		case m, ok := <-requests:
-			if !ok {
-				requests = nil
-				j.stopped = true
-				j.kill()
-			} else if m.Kind == kindStop && m.ID == j.m.ID {
-				j.terminate()
-			}
-		case <-j.grace:
-			j.kill()
-		case <-j.strike:
-			if j.force < killing {
-				j.ask()
-				continue
-			}
-			j.kill()
-			if stuck := j.reportStuck(); stuck != nil {
-				return stuck
-			}
-		}
-	}
-}
-
-func (j *job) notStarted(err error) {
+// started takes the result of the start.
+func (j *job) started(err error) {
 	var not *notStartedError
-	if errors.As(err, &not) && !errors.Is(err, cgroup.ErrStranded) {
+	switch {
+	case err == nil:
+	case errors.As(err, &not) && !errors.Is(err, cgroup.ErrStranded):
+		j.mu.Lock()
 		j.out.NotStarted, j.out.ExitCode, j.out.Missing = not.text, not.exitCode, not.missing
-		return
+		j.mu.Unlock()
+	default:
+		j.fail(fmt.Errorf("start command: %w", err))
 	}
-	j.fault = fmt.Errorf("start command: %w", err)
+	switch {
+	case j.pid == 0:
+	case err != nil:
+		j.order(kill) // the forking thread is stranded in the slot's group
+	case j.isStopped():
+		j.order(look)
+	}
 }
 
-func (j *job) record(d death) {
-	j.ended = true
-	j.out.Status, j.out.Usage, j.out.Ended = d.status, d.usage, d.at
-	j.out.EndedBeingKilled = j.stopped
+// end waits for the end of the killer: what it does later would be done to the next command.
+func (j *job) end() {
+	close(j.over)
+	j.mu.Lock()
+	killed := j.killed
+	j.mu.Unlock()
+	if killed != nil {
+		<-killed
+	}
 }
 
-// terminate asks everything to end, for the time of the grace.
-func (j *job) terminate() {
-	if j.stopped {
-		return
-	}
+func (j *job) fail(err error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.fault = errors.Join(j.fault, err)
+}
+
+func (j *job) isStopped() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.stopped
+}
+
+// stop has the killer do o because the worker wants it or has ended.
+func (j *job) stop(o order) {
+	j.mu.Lock()
 	j.stopped = true
-	if j.ended {
-		return // the others are being killed
-	}
-	j.ask()
-	j.grace = time.After(j.req.Grace)
+	j.mu.Unlock()
+	j.order(o)
 }
 
-// ask sends SIGTERM to all processes of the command, once: what a handler starts is to do its work,
-// and what a second SIGTERM means to a program nobody knows. As long as there is none, which the
-// forking thread is about to make, it schedules the next look. A process that still waits in exec
-// has no handler and dies of it. Whether it waits is not known: the command may run before its start
-// is reported.
-func (j *job) ask() {
-	if j.force != untouched {
-		return
+// order gives the killer an order, and makes it if there is none.
+func (j *job) order(o order) {
+	j.mu.Lock()
+	if j.killed == nil {
+		select {
+		case <-j.over: // no process is left
+			j.mu.Unlock()
+			return
+		default:
+		}
+		j.killed = make(chan struct{})
+		k := &killer{j: j, gap: firstStrikeGap}
+		go func() {
+			defer close(j.killed)
+			k.run()
+		}()
 	}
-	for _, p := range j.members() {
-		j.force = asked
-		// A stopped process would notice the one without the other only when killed.
-		p.signal(unix.SIGTERM)
-		p.signal(unix.SIGCONT)
-	}
-	if j.force == untouched {
-		j.again()
+	j.mu.Unlock()
+	select {
+	case j.orders <- o:
+	case <-j.over:
 	}
 }
 
-// again schedules the next signals, after a gap that grows.
-func (j *job) again() {
-	j.strike = time.After(j.gap)
-	j.gap = min(2*j.gap, longestGap)
+// orphanLook and longestOrphanLook limit the time between two looks for dead processes that the
+// command left to this one, its subreaper.
+const (
+	orphanLook        = 10 * time.Millisecond
+	longestOrphanLook = 100 * time.Millisecond
+)
+
+// wait copies output until the command has ended, has the killer end what it left, and returns when
+// no process is left: in a subreaper that means when there is no child.
+func (j *job) wait(outs *outputs, buf []byte) {
+	if err := j.copyOutput(outs, buf); err != nil {
+		j.fail(fmt.Errorf("watch command: %w", err))
+		j.order(kill)
+	}
+	if !j.hasEnded() {
+		// A process that traces the command sees its end first.
+		if _, err := j.reap(j.pid, 0); err != nil {
+			j.fail(fmt.Errorf("the command's end was not seen: %w", err))
+		}
+	}
+	// Usually the command was alone.
+	if !j.reapAll(unix.WNOHANG) {
+		j.order(kill)
+		j.reapAll(0)
+	}
 }
 
-// kill kills everything once and schedules the next kill, since a process may have been forked or
-// reparented meanwhile.
-func (j *job) kill() {
-	if j.force < killing {
-		j.force, j.struck, j.gap = killing, time.Now(), firstStrikeGap
-	}
-	j.grace = nil
-	j.strikeAll()
-	j.again()
-}
-
-// strikeAll sends SIGKILL to all processes of the command.
-func (j *job) strikeAll() {
-	if j.s.box != nil {
-		// As the first process of its namespace this one reaches all others in one step that no
-		// fork escapes, and none can leave. ESRCH: there is none.
-		_ = unix.Kill(-1, unix.SIGKILL)
-		return
-	}
-	if j.s.slot != nil {
-		// The tree is struck all the same, and ends when there is no child; an
-		// error here is worth nothing to the action.
-		_ = j.s.slot.Strike()
-	}
-	strikeTree(j.members())
-}
-
-// members lists the processes of the command: those below this process and those in the slot's
-// cgroup.
-func (j *job) members() []process {
-	all, err := readProcesses()
+// copyOutput copies what the command writes until it has ended.
+func (j *job) copyOutput(outs *outputs, buf []byte) error {
+	ended, err := unix.PidfdOpen(j.pid, 0)
 	if err != nil {
-		return nil // kill comes again
+		return err
 	}
-	var group []int
-	if j.s.slot != nil {
-		group, _ = j.s.slot.Pids() // the same
-	}
-	return membersOf(all, unix.Getpid(), group)
-}
-
-// reportStuck reports to the worker once, and returns the processes when it is time to give up.
-func (j *job) reportStuck() []int {
-	since := time.Since(j.struck)
-	if since < stuckAfter || (j.force == reported && since < unkillableAfter) {
-		return nil
-	}
-	var pids []int
-	for _, p := range j.members() {
-		if p.state != 'Z' {
-			pids = append(pids, p.pid)
-		}
-	}
-	if len(pids) == 0 {
-		return nil // they have ended; the reaper is about to report it
-	}
-	if since >= unkillableAfter {
-		return pids
-	}
-	j.force = reported
-	// If this fails the worker is gone, which the requests show.
-	_ = j.s.link.send(message{Kind: kindStuck, ID: j.m.ID, Pids: pids})
-	return nil
-}
-
-// reap waits for every child until there is none, which in a subreaper means that
-// there is no descendant either; then it closes empty and ends. Before that died gets
-// the end of the command itself.
-func reap(command int) (died <-chan death, empty <-chan struct{}) {
-	d, e := make(chan death, 1), make(chan struct{})
-	go func() {
-		defer close(e)
-		for {
-			var status syscall.WaitStatus
-			var usage syscall.Rusage
-			pid, err := wait4(&status, 0, &usage)
-			if err != nil {
-				return // ECHILD; there is no other
-			}
-			if pid != command {
-				continue
-			}
-			ended := death{status: status, usage: usage, at: time.Now()}
-			// One more check usually shows that it was alone.
-			ended.alone = reapDead()
-			d <- ended
-			if ended.alone {
-				return
-			}
-		}
-	}()
-	return d, e
-}
-
-// reapDead reaps the children that are dead already and reports whether these were all.
-func reapDead() (none bool) {
+	defer func() { _ = unix.Close(ended) }()
+	pause := orphanLook
+	look := time.Now().Add(pause)
 	for {
-		pid, err := wait4(nil, unix.WNOHANG, nil)
-		if err != nil {
+		now := time.Now()
+		if now.After(look) {
+			if j.reapAll(unix.WNOHANG); j.hasEnded() {
+				return nil
+			}
+			pause = min(2*pause, longestOrphanLook)
+			look = now.Add(pause)
+		}
+		fds, until := outs.watch(now, look)
+		fds = append(fds, unix.PollFd{Fd: int32(ended), Events: unix.POLLIN})
+		timeout := unix.NsecToTimespec(max(until.Sub(now), 0).Nanoseconds())
+		switch n, err := unix.Ppoll(fds, &timeout, nil); {
+		case err == unix.EINTR || err == nil && n == 0:
+		case err != nil:
+			return err
+		case fds[len(fds)-1].Revents != 0:
+			return nil
+		default:
+			outs.read(fds, buf)
+		}
+	}
+}
+
+// reap waits for a child, any if it is -1; with WNOHANG it does not wait, and returns 0 if none is
+// dead. It records the end of the command.
+func (j *job) reap(child, options int) (pid int, err error) {
+	var status syscall.WaitStatus
+	var usage syscall.Rusage
+	pid, err = ignoringEINTR(func() (int, error) {
+		return syscall.Wait4(child, &status, options|unix.WALL, &usage) // also one cloned with an odd exit signal
+	})
+	if err == nil && pid == j.pid {
+		j.record(status, &usage)
+	}
+	return pid, err
+}
+
+// reapAll reaps all children, with WNOHANG those that are dead, and reports whether there are no
+// others.
+func (j *job) reapAll(options int) (none bool) {
+	for {
+		pid, err := j.reap(-1, options)
+		if err != nil { // ECHILD
 			return true
 		}
 		if pid == 0 {
@@ -323,12 +244,16 @@ func reapDead() (none bool) {
 	}
 }
 
-// wait4 waits for any child, also one cloned with an odd exit signal.
-func wait4(status *syscall.WaitStatus, options int, usage *syscall.Rusage) (int, error) {
-	for {
-		pid, err := syscall.Wait4(-1, status, options|unix.WALL, usage)
-		if err != unix.EINTR {
-			return pid, err
-		}
-	}
+func (j *job) record(status syscall.WaitStatus, usage *syscall.Rusage) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.ended = true
+	j.out.Status, j.out.Usage, j.out.Ended = status, *usage, time.Now()
+	j.out.EndedBeingKilled = j.stopped
+}
+
+func (j *job) hasEnded() bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.ended
 }

@@ -13,17 +13,8 @@ import (
 // TestStopBeforeFork: a process that is forked after the stop is asked to end before its start is
 // reported, which takes as long as its program's storage does.
 func TestStopBeforeFork(t *testing.T) {
-	requests, forks := make(chan message), make(chan func())
-	run := &runRequest{Grace: time.Minute} // then it would be killed
-	j := &job{
-		s: &server{requests: requests, forkers: map[string]*forker{run.Policy.Thread(): {do: forks}}},
-		m: &message{ID: 1, Run: run}, req: run, gap: firstStrikeGap,
-	}
-	done := make(chan []int)
-	go func() { done <- j.supervise(nil) }()
-	start := <-forks
-	requests <- message{Kind: kindStop, ID: 1}
-	requests <- message{} // the stop has been dealt with
+	j := newJob(&server{}, &message{ID: 1, Run: &runRequest{Grace: time.Minute}}) // then it would be killed
+	j.stop(terminate)
 	late := exec.Command("sleep", "1000")
 	if err := late.Start(); err != nil {
 		t.Fatal(err)
@@ -31,9 +22,10 @@ func TestStopBeforeFork(t *testing.T) {
 	if err := late.Wait(); err == nil || err.Error() != "signal: terminated" {
 		t.Error(err)
 	}
-	start() // a command without arguments is not started
-	if stuck := <-done; stuck != nil || j.out.NotStarted == "" || j.fault != nil {
-		t.Errorf("%v, %+v", stuck, j)
+	j.started(notFound("no such file"))
+	j.end()
+	if done := j.done(); done.Done.NotStarted == "" || !done.Done.EndedBeingKilled || done.Fault != "" {
+		t.Errorf("%+v, %+v", done, done.Done)
 	}
 }
 
@@ -54,11 +46,11 @@ func TestAskedOnce(t *testing.T) {
 			t.Errorf("%q, %v, want %q", got, err, want)
 		}
 	}
-	j := &job{s: &server{}, gap: firstStrikeGap}
+	k := &killer{j: newJob(&server{}, &message{Run: &runRequest{}}), gap: firstStrikeGap}
 	expect("ready\n")
-	j.ask()
+	k.ask()
 	expect("asked\n")
-	j.ask()
+	k.ask()
 	if err := asked.Process.Signal(unix.SIGWINCH); err != nil { // a shell deals with the lower number first
 		t.Fatal(err)
 	}

@@ -39,9 +39,10 @@ type LauncherOptions struct {
 
 // Launcher runs commands, one at a time, in its own process.
 type Launcher struct {
-	link *link
-	proc *os.Process
-	slot *cgroup.Slot
+	link  *link
+	stops socket // by which the launcher learns what to stop, and that this process has died
+	proc  *os.Process
+	slot  *cgroup.Slot
 	// meter is of slot, and belongs to the goroutine that set busy; nil without a cgroup.
 	meter *cgroup.Meter
 	log   *zap.Logger
@@ -69,13 +70,12 @@ func StartLauncher(ctx context.Context, o LauncherOptions) (*Launcher, error) {
 	if o.Logger == nil {
 		o.Logger = zap.NewNop()
 	}
-	lk, proc, err := spawnLauncher(o.Sandbox != nil, o.Form)
-	if err != nil {
-		return nil, fmt.Errorf("start launcher: %w", err)
-	}
 	l := &Launcher{
-		link: lk, proc: proc, slot: o.Cgroup, log: o.Logger, sandbox: o.Sandbox,
+		slot: o.Cgroup, log: o.Logger, sandbox: o.Sandbox,
 		replies: make(chan message, 4), gone: make(chan struct{}), quit: make(chan struct{}),
+	}
+	if err := l.spawn(o.Form); err != nil {
+		return nil, fmt.Errorf("start launcher: %w", err)
 	}
 	l.freed = sync.OnceValue(l.free)
 	go l.read()
@@ -83,6 +83,7 @@ func StartLauncher(ctx context.Context, o LauncherOptions) (*Launcher, error) {
 	if o.Cgroup != nil {
 		slot := o.Cgroup.Handle()
 		setup.Slot = &slot
+		var err error
 		if l.meter, err = o.Cgroup.Meter(); err != nil {
 			return nil, errors.Join(fmt.Errorf("start launcher: %w", err), l.Close(ctx))
 		}
@@ -101,27 +102,52 @@ func StartLauncher(ctx context.Context, o LauncherOptions) (*Launcher, error) {
 	return l, nil
 }
 
-func spawnLauncher(sandboxed bool, form logline.Form) (*link, *os.Process, error) {
-	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
+// connect makes the sockets of a launcher, and returns its ends.
+func (l *Launcher) connect() (theirs []*os.File, err error) {
+	messages, message, err := socketPair()
 	if err != nil {
-		return nil, nil, fmt.Errorf("socket pair: %w", err)
+		return nil, err
 	}
-	theirs := os.NewFile(uintptr(fds[1]), "launcher's control")
-	defer theirs.Close()
-	lk, err := newLink(fds[0])
+	stops, stop, err := socketPair()
 	if err != nil {
-		return nil, nil, err
+		return nil, errors.Join(err, messages.close(), message.Close())
 	}
+	l.link, l.stops = newLink(messages), stops
+	return []*os.File{message, stop}, nil
+}
+
+func (l *Launcher) disconnect() error { return errors.Join(l.link.close(), l.stops.close()) }
+
+// spawn starts the process of l.
+func (l *Launcher) spawn(form logline.Form) error {
+	theirs, err := l.connect()
+	if err != nil {
+		return err
+	}
+	defer func() {
+		for _, f := range theirs {
+			_ = f.Close() // the process has its own
+		}
+	}()
+	if l.proc, err = startProcess(theirs, l.sandbox != nil, form); err != nil {
+		return errors.Join(err, l.disconnect())
+	}
+	return nil
+}
+
+// startProcess executes this program as a launcher with these sockets, in the order of controlFD and
+// stopFD.
+func startProcess(sockets []*os.File, sandboxed bool, form logline.Form) (*os.Process, error) {
 	null, err := os.Open(os.DevNull)
 	if err != nil {
-		return nil, nil, errors.Join(err, lk.close())
+		return nil, err
 	}
 	defer null.Close()
-	program, files := "/proc/self/exe", []*os.File{null, os.Stderr, os.Stderr, theirs} // controlFD is the last
+	program, files := "/proc/self/exe", append([]*os.File{null, os.Stderr, os.Stderr}, sockets...)
 	if sandboxed {
 		unchanging, err := sandbox.Program()
 		if err != nil {
-			return nil, nil, errors.Join(sandbox.Unavailable(err), lk.close())
+			return nil, sandbox.Unavailable(err)
 		}
 		defer unchanging.Close()
 		program, files = fmt.Sprintf("/proc/self/fd/%d", len(files)), append(files, unchanging)
@@ -133,13 +159,10 @@ func spawnLauncher(sandboxed bool, form logline.Form) (*link, *os.Process, error
 		sys.Cloneflags = sandbox.CloneFlags
 	}
 	proc, err := parentOf().start(program, []string{launcherName, string(form)}, &os.ProcAttr{Dir: "/", Files: files, Sys: sys}, !sandboxed)
-	if err != nil {
-		if sandboxed {
-			err = sandbox.Unavailable(err)
-		}
-		return nil, nil, errors.Join(err, lk.close())
+	if err != nil && sandboxed {
+		err = sandbox.Unavailable(err)
 	}
-	return lk, proc, nil
+	return proc, err
 }
 
 // read passes on the launcher's messages until it is gone. The first process of a namespace is
@@ -302,10 +325,10 @@ func (l *Launcher) Close(ctx context.Context) error {
 	l.closed = true
 	l.mu.Unlock()
 	if first {
-		// The launcher sees the end of its requests, kills and exits; its end of the socket stays
-		// open until then, and hear waits for that.
+		// The launcher sees the end of both, kills and exits; its ends of the sockets stay open until
+		// then, and hear waits for that.
 		close(l.quit)
-		if err := l.link.shut(); err != nil && !errors.Is(err, unix.ENOTCONN) {
+		if err := errors.Join(l.link.shut(), l.stops.shut()); err != nil && !errors.Is(err, unix.ENOTCONN) {
 			l.log.Warn("cannot stop the launcher", zap.Error(err))
 			_ = l.proc.Kill() // it may be gone already
 		}
@@ -331,5 +354,5 @@ func (l *Launcher) free() error {
 	if l.meter != nil {
 		err = l.meter.Close()
 	}
-	return errors.Join(err, l.link.close())
+	return errors.Join(err, l.disconnect())
 }

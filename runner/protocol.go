@@ -3,10 +3,7 @@ package runner
 import (
 	"bytes"
 	"encoding/gob"
-	"errors"
 	"fmt"
-	"net"
-	"os"
 	"slices"
 	"sync"
 	"syscall"
@@ -18,17 +15,17 @@ import (
 	"github.com/forerunner-build/forerunner/sandbox"
 )
 
-// The worker and its launcher talk over a socket pair in gob, which keeps bytes that
-// are not UTF-8. Worker: setup, then run and stop; launcher: ready, stuck, done.
-// Descriptors of open files travel beside a run: the launcher may live among other
-// mounts, where paths of the worker lead nowhere.
+// The worker and its launcher talk over a socket pair in gob, which keeps bytes that are not UTF-8.
+// Worker: setup, then run; launcher: ready, stuck, done. Descriptors of open files travel beside a
+// run: the launcher may live among other mounts, where paths of the worker lead nowhere. The worker
+// stops commands by a second pair (writeStop): the thread that gets messages may be busy with the
+// start of a command.
 type kind byte
 
 const (
 	kindSetup kind = iota + 1
 	kindReady
 	kindRun
-	kindStop
 	kindStuck
 	kindDone
 )
@@ -36,7 +33,7 @@ const (
 // message is every message; which fields count depends on its kind.
 type message struct {
 	Kind      kind
-	ID        uint64           // run, stop, stuck, done: of the command
+	ID        uint64           // run, stuck, done: of the command
 	Fault     string           // ready, done: what went wrong with the machinery
 	NoSandbox bool             // ready: that was the sandbox
 	NotApart  string           // ready: why commands may share sockets with others
@@ -130,7 +127,7 @@ type outcome struct {
 
 // link is one end of the socket pair. One goroutine receives, any may send.
 type link struct {
-	conn *net.UnixConn
+	socket
 	dec  *gob.Decoder
 	came []int // descriptors received, of messages not yet decoded
 
@@ -139,21 +136,10 @@ type link struct {
 	out bytes.Buffer // enc writes to it
 }
 
-// newLink takes the socket over.
-func newLink(fd int) (*link, error) {
-	f := os.NewFile(uintptr(fd), "control")
-	defer f.Close()
-	conn, err := net.FileConn(f)
-	if err != nil {
-		return nil, fmt.Errorf("control socket: %w", err)
-	}
-	unixConn, ok := conn.(*net.UnixConn)
-	if !ok {
-		return nil, errors.Join(errors.New("control socket: not a Unix socket"), conn.Close())
-	}
-	l := &link{conn: unixConn}
+func newLink(s socket) *link {
+	l := &link{socket: s}
 	l.dec, l.enc = gob.NewDecoder((*linkReader)(l)), gob.NewEncoder(&l.out)
-	return l, nil
+	return l
 }
 
 // send writes a message; its descriptors stay the caller's.
@@ -164,19 +150,11 @@ func (l *link) send(m message) error {
 	if err := l.enc.Encode(m); err != nil {
 		return err
 	}
-	text := l.out.Bytes()
+	var rights []byte
 	if len(m.files) > 0 {
-		// They travel with the first byte.
-		n, _, err := l.conn.WriteMsgUnix(text, unix.UnixRights(m.files...), nil)
-		if err != nil {
-			return err
-		}
-		if text = text[n:]; len(text) == 0 {
-			return nil // the kernel would be asked to write nothing
-		}
+		rights = unix.UnixRights(m.files...)
 	}
-	_, err := l.conn.Write(text)
-	return err
+	return l.write(l.out.Bytes(), rights)
 }
 
 // receive returns the next message, whose descriptors are the caller's.
@@ -193,20 +171,15 @@ func (l *link) receive() (message, error) {
 	return m, nil
 }
 
-// shut ends what this side has to say.
-func (l *link) shut() error { return l.conn.CloseWrite() }
-
-func (l *link) close() error { return l.conn.Close() }
-
 // linkReader is the stream of bytes that link.dec reads. A descriptor comes no later
 // than the message it is of, and before those of later messages.
 type linkReader link
 
 func (r *linkReader) Read(p []byte) (int, error) {
 	var oob [256]byte // room for sixty
-	n, oobn, _, _, err := r.conn.ReadMsgUnix(p, oob[:])
+	n, oobn, err := r.read(p, oob[:])
 	if err != nil {
-		return max(n, 0), err // of the other end's death with something unread, n is -1
+		return n, err
 	}
 	control, err := unix.ParseSocketControlMessage(oob[:oobn])
 	if err != nil {

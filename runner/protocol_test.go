@@ -13,10 +13,11 @@ func TestDeathWithSomethingUnread(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := newLink(fds[0])
+	socket, err := newPolledSocket(fds[0])
 	if err != nil {
 		t.Fatal(err)
 	}
+	l := newLink(socket)
 	defer l.close()
 	if err := l.send(message{Kind: kindRun}); err != nil {
 		t.Fatal(err)

@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"io"
 	"math"
 	"os"
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
 	"strconv"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -23,7 +25,8 @@ const (
 	// launcherName is the argv[0] of a launcher; an environment variable would have
 	// to be kept out of the commands.
 	launcherName = "forerunner-launcher"
-	controlFD    = 3
+	controlFD    = 3 // the socket for messages
+	stopFD       = 4 // and the one by which the worker stops commands
 	// collectAbove is how much heap a launcher may use before it collects garbage
 	// between two commands.
 	collectAbove = 16 << 20
@@ -45,56 +48,82 @@ func MainIfLauncher() {
 
 // server is the launcher process.
 type server struct {
-	link     *link
-	slot     *cgroup.Slot
-	box      *sandbox.Box   // nil: none
-	requests <-chan message // closed when the worker is gone
-	shared   error          // why the commands may share sockets with others; nil: they do not
-	// forkers are the threads that fork, by Policy.Thread of their commands; the first one is that
-	// of most.
-	forkers      map[string]*forker
+	link   *link
+	slot   *cgroup.Slot
+	box    *sandbox.Box // nil: none
+	shared error        // why the commands may share sockets with others; nil: they do not
+	// first is the thread that takes requests, and forks most commands.
+	first *forker
+	// others fork commands of other policies, by Policy.Thread. It belongs to the first thread.
+	others       map[string]*forker
 	oomScore     []byte // of each command, at its start
 	oomScoreFile int    // open, of this process
+
+	ended chan error // gets the reason why the process ends; nil: the worker is gone
+
+	mu      sync.Mutex
+	current *job   // guarded by mu, as all below
+	stopped uint64 // the last command that the worker stopped, which may not have come yet
+	gone    bool   // the worker is
 }
 
 func serveControl() error {
-	var st unix.Stat_t
-	if err := unix.Fstat(controlFD, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFSOCK {
-		return fmt.Errorf("only a worker starts this (descriptor %d is not a socket)", controlFD)
+	for _, fd := range []int{controlFD, stopFD} {
+		var st unix.Stat_t
+		if err := unix.Fstat(fd, &st); err != nil || st.Mode&unix.S_IFMT != unix.S_IFSOCK {
+			return fmt.Errorf("only a worker starts this (descriptor %d is not a socket)", fd)
+		}
 	}
-	lk, err := newLink(controlFD)
-	if err != nil {
-		return err
-	}
+	// The forking thread waits for requests by itself, so that no other has to wake it.
+	lk := newLink(blockingSocket(controlFD))
 	setup, err := lk.receive()
 	if err != nil {
 		return fmt.Errorf("receive setup: %w", err)
 	}
-	requests := make(chan message, 4)
-	s := &server{
-		link: lk, requests: requests, forkers: map[string]*forker{},
+	stops, err := newPolledSocket(stopFD)
+	if err != nil {
+		return err
 	}
+	s := &server{link: lk, others: map[string]*forker{}, ended: make(chan error, 2)}
 	if setup.Slot != nil {
 		s.slot = cgroup.Attach(*setup.Slot)
 	}
 	if err := s.prepare(&setup); err != nil {
 		return lk.send(message{Kind: kindReady, Fault: err.Error(), NoSandbox: errors.Is(err, sandbox.ErrUnavailable)})
 	}
-	// No goroutine is waited for: the process ends with the main goroutine.
-	go func() {
-		defer close(requests)
-		for {
-			m, err := lk.receive()
-			if err != nil {
-				return
-			}
-			requests <- m
-		}
-	}()
 	if err := lk.send(message{Kind: kindReady, NotApart: s.notApart()}); err != nil {
 		return err
 	}
-	return s.serve()
+	// No goroutine is waited for: the process ends with the main goroutine.
+	go s.hearStops(stops)
+	s.first.do <- func() { s.ended <- s.serve() }
+	return <-s.ended
+}
+
+// hearStops does what the worker says by the second socket, whose end is that of the worker.
+func (s *server) hearStops(stops io.Reader) {
+	for {
+		id, err := readStop(stops)
+		s.mu.Lock()
+		j := s.current
+		if err != nil {
+			s.gone = true
+		} else {
+			s.stopped = id
+		}
+		s.mu.Unlock()
+		switch {
+		case err == nil && j != nil && j.id == id:
+			j.stop(terminate)
+		case err == nil: // it has not come yet, or has ended
+		case j != nil:
+			j.stop(kill)
+			return
+		default:
+			s.ended <- nil
+			return
+		}
+	}
 }
 
 // notApart says why the commands may share sockets with others; empty: they do not.
@@ -108,24 +137,68 @@ func (s *server) notApart() string {
 	return ""
 }
 
+// serve does commands on the first forking thread until the worker is gone.
 func (s *server) serve() error {
 	heap := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
-	for m := range s.requests {
-		if m.Kind != kindRun || m.Run == nil {
-			continue // a stop for a command that has ended meanwhile
+	buf := make([]byte, outputBuffer)
+	for {
+		m, err := s.link.receive()
+		if err != nil {
+			return nil // the worker is gone
 		}
-		done := s.run(&m)
+		if m.Kind != kindRun || m.Run == nil {
+			return fmt.Errorf("a message of kind %d", m.Kind)
+		}
+		done, ok := s.run(&m, buf)
+		if !ok {
+			return nil
+		}
 		if err := s.link.send(done); err != nil {
 			return nil // the worker is gone, and nothing is left of the command
-		}
-		if len(done.Pids) > 0 {
-			return fmt.Errorf("giving up: %w: %s", ErrUnkillable, listPids(done.Pids))
 		}
 		if metrics.Read(heap); heap[0].Value.Uint64() > collectAbove {
 			runtime.GC()
 		}
+		if s.first.sandbox != nil {
+			s.first.sandbox.Prepare()
+		}
 	}
-	return nil
+}
+
+// run does one command, unless the worker is gone.
+func (s *server) run(m *message, buf []byte) (done message, ok bool) {
+	j := newJob(s, m)
+	s.mu.Lock()
+	gone, stopped := s.gone, s.stopped == m.ID
+	s.current = j
+	s.mu.Unlock()
+	if gone {
+		return message{}, false
+	}
+	if stopped {
+		j.stop(terminate)
+	}
+	err := s.onThread(&m.Run.Policy, func(f *forker) { done = j.run(f, m, buf) })
+	if err != nil {
+		m.closeFiles()
+		j.end()
+		done = message{Kind: kindDone, ID: m.ID, Fault: fmt.Errorf("start command: %w", err).Error()}
+	}
+	s.mu.Lock()
+	s.current = nil
+	s.mu.Unlock()
+	return done, true
+}
+
+// giveUp ends the launcher, as processes of a command cannot be killed.
+func (s *server) giveUp(j *job, pids []int) {
+	done := j.done()
+	done.Pids = pids
+	if err := s.link.send(done); err != nil {
+		s.ended <- nil // the worker is gone
+		return
+	}
+	s.ended <- fmt.Errorf("giving up: %w: %s", ErrUnkillable, listPids(pids))
 }
 
 // prepare makes the process what commands are to inherit from.
@@ -160,9 +233,9 @@ func (s *server) prepare(setup *message) error {
 			return err
 		}
 	}
-	first, err := s.forker(&sandbox.Policy{})
-	if err == nil && first.sandbox != nil {
-		s.shared = first.sandbox.NotApart()
+	var err error
+	if s.first, err = s.newForker(&sandbox.Policy{}); err == nil && s.first.sandbox != nil {
+		s.shared = s.first.sandbox.NotApart()
 	}
 	return err
 }
@@ -196,26 +269,45 @@ func (s *server) holdGroups() ([]cgroup.Group, error) {
 
 // A forker is a thread that forks commands.
 type forker struct {
+	policy  string          // Policy.Thread of its commands
 	sandbox *sandbox.Thread // nil: none
 	do      chan<- func()
 }
 
-// forker returns the thread for commands of this policy.
-func (s *server) forker(p *sandbox.Policy) (*forker, error) {
-	key := p.Thread()
-	if f := s.forkers[key]; f != nil {
-		return f, nil
-	}
+// newForker makes the thread for commands of this policy.
+func (s *server) newForker(p *sandbox.Policy) (*forker, error) {
 	do := make(chan func())
-	f := &forker{do: do}
+	f := &forker{policy: p.Thread(), do: do}
 	go forkThread(do)
 	made := make(chan error)
 	do <- func() { made <- s.equip(f, p) }
 	if err := <-made; err != nil {
 		return nil, err
 	}
-	s.forkers[key] = f
 	return f, nil
+}
+
+// onThread calls f on the thread for commands of this policy. The caller is on the first one.
+func (s *server) onThread(p *sandbox.Policy, f func(*forker)) error {
+	key := p.Thread()
+	if key == s.first.policy {
+		f(s.first)
+		return nil
+	}
+	if s.others[key] == nil {
+		other, err := s.newForker(p)
+		if err != nil {
+			return err
+		}
+		s.others[key] = other
+	}
+	other, done := s.others[key], make(chan struct{})
+	other.do <- func() {
+		defer close(done)
+		f(other)
+	}
+	<-done
+	return nil
 }
 
 // equip makes the calling thread what commands are to inherit from.

@@ -80,12 +80,14 @@ func (s *server) start(in *sandbox.Thread, m *message, files []uintptr) (pid int
 // forkExec starts the command where the calling thread is; c is nil without a sandbox.
 func forkExec(req *runRequest, files []uintptr, cgroupFD int, c *sandbox.Child) (pid int, err error) {
 	who := req.Policy.User.Credential()
-	var program string
-	if err := withRights(who, func() (err error) {
-		program, err = resolve(req)
-		return err
-	}); err != nil {
-		return 0, err
+	program := req.Args[0]
+	if !strings.Contains(program, "/") {
+		if err := withRights(who, func() (err error) {
+			program, err = resolve(req)
+			return err
+		}); err != nil {
+			return 0, err
+		}
 	}
 	attr := &syscall.ProcAttr{
 		Dir: req.Dir, Env: req.Env, Files: files,
@@ -152,13 +154,10 @@ func checkStrings(req *runRequest) error {
 	return nil
 }
 
-// resolve finds the program (REv2, Command.arguments). A result without a leading
-// slash is relative to the working directory.
+// resolve finds the program of a name without a slash (REv2, Command.arguments). A result without a
+// leading slash is relative to the working directory.
 func resolve(req *runRequest) (string, error) {
 	name := req.Args[0]
-	if strings.Contains(name, "/") {
-		return name, nil
-	}
 	path := searchPath(req.Env)
 	denied := ""
 	for _, dir := range filepath.SplitList(path) {

@@ -10,7 +10,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/forerunner-build/forerunner/paths"
-	"github.com/forerunner-build/forerunner/proto/names"
 )
 
 // Folders are a command's own folders, by their paths outside of the sandbox.
@@ -37,6 +36,9 @@ type Mount struct {
 	At       string // its path in the sandbox
 	ReadOnly bool
 }
+
+// sharedMemory is the folder of POSIX shared memory.
+const sharedMemory = "/dev/shm"
 
 // networkFiles are the machine's files that commands with its network need to find servers.
 var networkFiles = []string{"/etc/resolv.conf", "/etc/hosts"}
@@ -93,12 +95,7 @@ func mount(mounts []Mount, p *Policy) error {
 		return &os.PathError{Op: "mount", Path: varTmp, Err: err}
 	}
 	if p.User.isRoot() {
-		if err := protectKernel(); err != nil {
-			return err
-		}
-	}
-	if err := unix.Mount(names.MountSource, "/dev/shm", "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=1777"); err != nil {
-		return &os.PathError{Op: "mount", Path: "/dev/shm", Err: err}
+		return protectKernel()
 	}
 	return nil
 }

@@ -5,6 +5,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/forerunner-build/forerunner/proto/names"
 )
 
 // A Thread forks commands into a sandbox. Its methods are called on the thread that made it, which
@@ -13,6 +15,7 @@ type Thread struct {
 	box             *Box
 	mounts, network int // namespaces to come back to
 	notApart        error
+	prepared        bool // for the next command
 }
 
 // Thread prepares the calling thread: its children inherit the rights that it gives up. It forks
@@ -43,16 +46,42 @@ func (b *Box) Thread(p *Policy) (*Thread, error) {
 // nil: they cannot.
 func (t *Thread) NotApart() error { return t.notApart }
 
-// Enter calls fork in new mount and network namespaces, which end with the command's last process,
-// and returns the thread to its own.
-func (t *Thread) Enter(p *Policy, mounts []Mount, fork func() error) (err error) {
+// Prepare does ahead what the next command needs, whatever that is, when the last one has ended.
+// After an error Enter tries again.
+func (t *Thread) Prepare() {
+	_ = t.prepare()
+	t.box.networks.look()
+}
+
+// prepare takes the thread to new namespaces, unless it is there already.
+func (t *Thread) prepare() error {
+	if t.prepared {
+		return nil
+	}
 	if err := newKeyring(); err != nil {
 		return err
 	}
 	if err := unix.Unshare(unix.CLONE_NEWNS); err != nil {
 		return fmt.Errorf("make mount namespace: %w", err)
 	}
-	defer t.comeBack(t.mounts, unix.CLONE_NEWNS)
+	if err := unix.Mount(names.MountSource, sharedMemory, "tmpfs", unix.MS_NOSUID|unix.MS_NODEV, "mode=1777"); err != nil {
+		t.comeBack(t.mounts, unix.CLONE_NEWNS)
+		return &os.PathError{Op: "mount", Path: sharedMemory, Err: err}
+	}
+	t.prepared = true
+	return nil
+}
+
+// Enter calls fork in new mount and network namespaces, which end with the command's last process,
+// and returns the thread to its own.
+func (t *Thread) Enter(p *Policy, mounts []Mount, fork func() error) (err error) {
+	if err := t.prepare(); err != nil {
+		return err
+	}
+	defer func() {
+		t.prepared = false
+		t.comeBack(t.mounts, unix.CLONE_NEWNS)
+	}()
 	if err := mount(mounts, p); err != nil {
 		return err
 	}
