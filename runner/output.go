@@ -85,20 +85,20 @@ func (o *output) read(buf []byte) (n int) {
 // drain takes what is in the pipe now and does not wait for more: a command may have passed its
 // descriptor on to a process that is not its own, and that may go on writing, hence the bound.
 func (o *output) drain(buf []byte) {
-	if o.pipe < 0 {
-		return
-	}
-	capacity, err := unix.FcntlInt(uintptr(o.pipe), unix.F_GETPIPE_SZ, 0)
-	if err != nil {
-		o.err = errors.Join(o.err, fmt.Errorf("ask for the size of a pipe: %w", err))
-		return
-	}
-	for got := 0; got < capacity && o.pipe >= 0; {
+	got := 0
+	for o.pipe >= 0 {
 		n := o.read(buf)
 		if n == 0 {
 			return
 		}
-		got += n
+		capacity, err := unix.FcntlInt(uintptr(o.pipe), unix.F_GETPIPE_SZ, 0)
+		if err != nil {
+			o.err = errors.Join(o.err, fmt.Errorf("ask for the size of a pipe: %w", err))
+			return
+		}
+		if got += n; got >= capacity {
+			return
+		}
 	}
 }
 

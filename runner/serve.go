@@ -357,7 +357,7 @@ func (s *server) setOOMScore() error {
 // command starts, the Go runtime looks after its threads each 20 µs and the slack: with the usual
 // one, which commands have, that cost a sixth of the launcher's CPU.
 const (
-	launcherSlack = 500 * time.Microsecond
+	launcherSlack = 4 * time.Millisecond
 	usualSlack    = 50 * time.Microsecond
 )
 

@@ -27,8 +27,8 @@ type sigaction struct {
 // ignored as it was inherited (nohup). What is caught is default again in a command; what is ignored
 // would stay so.
 //
-// The deaths of children and what the runtime stops its threads with come with each command. The
-// runtime catches both by itself, and does nothing more if nobody wants to hear of them.
+// The runtime catches by itself what it stops its threads with, and does nothing more. The death of a
+// child has its default action, which is none: a thread would wake for it with each command.
 func catchSignals() error {
 	var caught []os.Signal
 	for sig := unix.Signal(1); sig <= lastSignal; sig++ {
@@ -37,7 +37,11 @@ func catchSignals() error {
 		}
 	}
 	signal.Notify(make(chan os.Signal, 1), caught...)
-	return catchOthers()
+	if err := catchOthers(); err != nil {
+		return err
+	}
+	_, err := swapAction(unix.SIGCHLD, &sigaction{})
+	return err
 }
 
 // returnAtOnce is a handler of signals, whose address the kernel gets: no Go code runs in it.
