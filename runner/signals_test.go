@@ -52,7 +52,7 @@ func TestTimerSlack(t *testing.T) {
 			t.Errorf("a command has %s ns, want 50000", got)
 		}
 		text, err := os.ReadFile(fmt.Sprintf("/proc/%d/timerslack_ns", l.Pid()))
-		if err != nil || string(text) != "500000\n" {
+		if err != nil || string(text) != "4000000\n" {
 			t.Errorf("the launcher has %s ns, %v", text, err)
 		}
 	})
