@@ -50,6 +50,9 @@ func (j *job) run(f *forker, m *message, buf []byte) message {
 	j.pid, err = j.s.start(f.sandbox, m, outs.childFiles())
 	outs.handOver()
 	j.started(err)
+	if f.sandbox != nil {
+		f.sandbox.Prepare()
+	}
 	if j.pid != 0 {
 		j.wait(outs, buf)
 	}

@@ -52,10 +52,9 @@ type server struct {
 	slot   *cgroup.Slot
 	box    *sandbox.Box // nil: none
 	shared error        // why the commands may share sockets with others; nil: they do not
-	// first is the thread that takes requests, and forks most commands.
-	first *forker
-	// others fork commands of other policies, by Policy.Thread. It belongs to the first thread.
-	others       map[string]*forker
+	// forkers are the threads that fork, by Policy.Thread of their commands. The one that also takes
+	// requests is that of most.
+	forkers      map[string]*forker
 	oomScore     []byte // of each command, at its start
 	oomScoreFile int    // open, of this process
 
@@ -84,11 +83,12 @@ func serveControl() error {
 	if err != nil {
 		return err
 	}
-	s := &server{link: lk, others: map[string]*forker{}, ended: make(chan error, 2)}
+	s := &server{link: lk, forkers: map[string]*forker{}, ended: make(chan error, 2)}
 	if setup.Slot != nil {
 		s.slot = cgroup.Attach(*setup.Slot)
 	}
-	if err := s.prepare(&setup); err != nil {
+	first, err := s.prepare(&setup)
+	if err != nil {
 		return lk.send(message{Kind: kindReady, Fault: err.Error(), NoSandbox: errors.Is(err, sandbox.ErrUnavailable)})
 	}
 	if err := lk.send(message{Kind: kindReady, NotApart: s.notApart()}); err != nil {
@@ -96,7 +96,10 @@ func serveControl() error {
 	}
 	// No goroutine is waited for: the process ends with the main goroutine.
 	go s.hearStops(stops)
-	s.first.do <- func() { s.ended <- s.serve() }
+	first.do <- func() {
+		first.do = nil // all its calls come from here
+		s.ended <- s.serve()
+	}
 	return <-s.ended
 }
 
@@ -137,7 +140,7 @@ func (s *server) notApart() string {
 	return ""
 }
 
-// serve does commands on the first forking thread until the worker is gone.
+// serve does commands on the calling thread, a forking one, until the worker is gone.
 func (s *server) serve() error {
 	heap := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
 	buf := make([]byte, outputBuffer)
@@ -149,24 +152,31 @@ func (s *server) serve() error {
 		if m.Kind != kindRun || m.Run == nil {
 			return fmt.Errorf("a message of kind %d", m.Kind)
 		}
-		done, ok := s.run(&m, buf)
-		if !ok {
-			return nil
+		f, err := s.forkerOf(&m.Run.Policy)
+		done := message{Kind: kindDone, ID: m.ID}
+		if err == nil {
+			var here bool
+			if done, here = s.run(f, &m, buf); !here {
+				return nil
+			}
+		} else {
+			m.closeFiles()
+			done.Fault = fmt.Sprintf("start command: %v", err)
 		}
 		if err := s.link.send(done); err != nil {
 			return nil // the worker is gone, and nothing is left of the command
 		}
+		if f != nil && f.sandbox != nil {
+			f.sandbox.Release()
+		}
 		if metrics.Read(heap); heap[0].Value.Uint64() > collectAbove {
 			runtime.GC()
-		}
-		if s.first.sandbox != nil {
-			s.first.sandbox.Prepare()
 		}
 	}
 }
 
 // run does one command, unless the worker is gone.
-func (s *server) run(m *message, buf []byte) (done message, ok bool) {
+func (s *server) run(f *forker, m *message, buf []byte) (done message, here bool) {
 	j := newJob(s, m)
 	s.mu.Lock()
 	gone, stopped := s.gone, s.stopped == m.ID
@@ -178,12 +188,7 @@ func (s *server) run(m *message, buf []byte) (done message, ok bool) {
 	if stopped {
 		j.stop(terminate)
 	}
-	err := s.onThread(&m.Run.Policy, func(f *forker) { done = j.run(f, m, buf) })
-	if err != nil {
-		m.closeFiles()
-		j.end()
-		done = message{Kind: kindDone, ID: m.ID, Fault: fmt.Errorf("start command: %w", err).Error()}
-	}
+	f.call(func() { done = j.run(f, m, buf) })
 	s.mu.Lock()
 	s.current = nil
 	s.mu.Unlock()
@@ -201,8 +206,8 @@ func (s *server) giveUp(j *job, pids []int) {
 	s.ended <- fmt.Errorf("giving up: %w: %s", ErrUnkillable, listPids(pids))
 }
 
-// prepare makes the process what commands are to inherit from.
-func (s *server) prepare(setup *message) error {
+// prepare makes the process what commands are to inherit from, and returns the thread of most.
+func (s *server) prepare(setup *message) (first *forker, err error) {
 	defer setup.closeFiles()
 	// A thread that waits in vfork for an exec cannot be stopped for the collector, and keeps its
 	// processor (P) meanwhile: hence no collections by themselves, and one more for the rest to go
@@ -211,33 +216,33 @@ func (s *server) prepare(setup *message) error {
 	runtime.GOMAXPROCS(2)
 
 	if err := unix.CloseRange(controlFD, math.MaxUint32, unix.CLOSE_RANGE_CLOEXEC); err != nil {
-		return fmt.Errorf("close_range: %w (Linux 5.11 is needed)", err)
+		return nil, fmt.Errorf("close_range: %w (Linux 5.11 is needed)", err)
 	}
 	if err := unix.Prctl(unix.PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0); err != nil {
-		return fmt.Errorf("become child subreaper: %w", err)
+		return nil, fmt.Errorf("become child subreaper: %w", err)
 	}
 	unix.Umask(0o022)
 	if err := catchSignals(); err != nil {
-		return err
+		return nil, err
 	}
 	if err := s.chooseOOMScore(); err != nil {
-		return err
+		return nil, err
 	}
 	if setup.Sandbox != nil {
 		if err := s.enterSandbox(setup); err != nil {
-			return sandbox.Unavailable(err)
+			return nil, sandbox.Unavailable(err)
 		}
 	}
 	if s.slot != nil {
 		if err := s.slot.Settle(); err != nil {
-			return err
+			return nil, err
 		}
 	}
-	var err error
-	if s.first, err = s.newForker(&sandbox.Policy{}); err == nil && s.first.sandbox != nil {
-		s.shared = s.first.sandbox.NotApart()
+	first, err = s.forkerOf(&sandbox.Policy{})
+	if err == nil && first.sandbox != nil {
+		s.shared = first.sandbox.NotApart()
 	}
-	return err
+	return first, err
 }
 
 // enterSandbox takes this process to where commands are to live.
@@ -269,45 +274,39 @@ func (s *server) holdGroups() ([]cgroup.Group, error) {
 
 // A forker is a thread that forks commands.
 type forker struct {
-	policy  string          // Policy.Thread of its commands
 	sandbox *sandbox.Thread // nil: none
-	do      chan<- func()
+	do      chan<- func()   // nil: that of the caller, the first
 }
 
-// newForker makes the thread for commands of this policy.
-func (s *server) newForker(p *sandbox.Policy) (*forker, error) {
-	do := make(chan func())
-	f := &forker{policy: p.Thread(), do: do}
-	go forkThread(do)
-	made := make(chan error)
-	do <- func() { made <- s.equip(f, p) }
-	if err := <-made; err != nil {
-		return nil, err
+// call calls f on the thread.
+func (k *forker) call(f func()) {
+	if k.do == nil {
+		f()
+		return
 	}
-	return f, nil
-}
-
-// onThread calls f on the thread for commands of this policy. The caller is on the first one.
-func (s *server) onThread(p *sandbox.Policy, f func(*forker)) error {
-	key := p.Thread()
-	if key == s.first.policy {
-		f(s.first)
-		return nil
-	}
-	if s.others[key] == nil {
-		other, err := s.newForker(p)
-		if err != nil {
-			return err
-		}
-		s.others[key] = other
-	}
-	other, done := s.others[key], make(chan struct{})
-	other.do <- func() {
+	done := make(chan struct{})
+	k.do <- func() {
 		defer close(done)
-		f(other)
+		f()
 	}
 	<-done
-	return nil
+}
+
+// forkerOf returns the thread for commands of this policy.
+func (s *server) forkerOf(p *sandbox.Policy) (*forker, error) {
+	key := p.Thread()
+	if f := s.forkers[key]; f != nil {
+		return f, nil
+	}
+	do := make(chan func())
+	go forkThread(do)
+	f := &forker{do: do}
+	var err error
+	if f.call(func() { err = s.equip(f, p) }); err != nil {
+		return nil, err
+	}
+	s.forkers[key] = f
+	return f, nil
 }
 
 // equip makes the calling thread what commands are to inherit from.

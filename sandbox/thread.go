@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"errors"
 	"fmt"
 	"os"
 
@@ -16,21 +17,21 @@ type Thread struct {
 	mounts, network int // namespaces to come back to
 	notApart        error
 	prepared        bool // for the next command
+	// held is the mount namespace of the last command; -1: released. The end of one waits for the
+	// kernel's readers (RCU), which the last process in it would have to do before its end is known.
+	held int
 }
 
 // Thread prepares the calling thread: its children inherit the rights that it gives up. It forks
 // the commands of all policies with p.Thread, and keeps its own capabilities, because a bound takes
 // effect only at exec.
 func (b *Box) Thread(p *Policy) (*Thread, error) {
-	t := &Thread{box: b}
-	for _, n := range []struct {
-		path string
-		to   *int
-	}{{"/proc/thread-self/ns/mnt", &t.mounts}, {"/proc/thread-self/ns/net", &t.network}} {
-		var err error
-		if *n.to, err = unix.Open(n.path, unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
-			return nil, &os.PathError{Op: "open namespace", Path: n.path, Err: err}
-		}
+	t := &Thread{box: b, held: -1}
+	var err1, err2 error
+	t.mounts, err1 = ownNamespace("mnt")
+	t.network, err2 = ownNamespace("net")
+	if err := errors.Join(err1, err2); err != nil {
+		return nil, err
 	}
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return nil, fmt.Errorf("give up new privileges: %w", err)
@@ -42,14 +43,30 @@ func (b *Box) Thread(p *Policy) (*Thread, error) {
 	return t, restrict(p.Allow)
 }
 
+// ownNamespace opens one of the calling thread.
+func ownNamespace(kind string) (int, error) {
+	path := "/proc/thread-self/ns/" + kind
+	fd, err := unix.Open(path, unix.O_RDONLY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return -1, &os.PathError{Op: "open namespace", Path: path, Err: err}
+	}
+	return fd, nil
+}
+
 // NotApart returns the reason why commands may share sockets of the abstract namespace with others;
 // nil: they cannot.
 func (t *Thread) NotApart() error { return t.notApart }
 
-// Prepare does ahead what the next command needs, whatever that is, when the last one has ended.
+// Prepare does ahead what the next command needs, whatever that is. The last one may be running.
 // After an error Enter tries again.
-func (t *Thread) Prepare() {
-	_ = t.prepare()
+func (t *Thread) Prepare() { _ = t.prepare() }
+
+// Release gives up what is left of the last command, which has ended.
+func (t *Thread) Release() {
+	if t.held >= 0 {
+		_ = unix.Close(t.held)
+		t.held = -1
+	}
 	t.box.networks.look()
 }
 
@@ -72,8 +89,8 @@ func (t *Thread) prepare() error {
 	return nil
 }
 
-// Enter calls fork in new mount and network namespaces, which end with the command's last process,
-// and returns the thread to its own.
+// Enter calls fork in new mount and network namespaces, which end with the command's last process
+// and Release, and returns the thread to its own.
 func (t *Thread) Enter(p *Policy, mounts []Mount, fork func() error) (err error) {
 	if err := t.prepare(); err != nil {
 		return err
@@ -83,6 +100,10 @@ func (t *Thread) Enter(p *Policy, mounts []Mount, fork func() error) (err error)
 		t.comeBack(t.mounts, unix.CLONE_NEWNS)
 	}()
 	if err := mount(mounts, p); err != nil {
+		return err
+	}
+	t.Release()
+	if t.held, err = ownNamespace("mnt"); err != nil {
 		return err
 	}
 	if p.NoNetwork {
