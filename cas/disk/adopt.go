@@ -191,7 +191,8 @@ func (s *Store) move(ctx context.Context, file *os.File, d digest.Digest) (moved
 	}()
 	err = protect(file)
 	if err == nil {
-		err = s.files.settle(ctx, d, arrival{from: file.Name(), hashed: file})
+		seal := tamper.SealOf(file)
+		err = s.files.settle(ctx, d, arrival{from: file.Name(), seal: &seal})
 	}
 	if errors.Is(err, unix.EXDEV) || errors.Is(err, fs.ErrPermission) {
 		return false, nil

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"syscall"
 	"time"
 
@@ -79,10 +80,10 @@ func diskFull(err error) bool {
 // createTemp creates a file to be written, Readable by all and writable by none
 // once it is closed.
 func (f *files) createTemp() (*os.File, error) {
-	name := fmt.Sprintf("incoming-%d", f.serial.Add(1))
+	name := string(filepath.Separator) + "incoming-" + strconv.FormatInt(f.serial.Add(1), 10)
 	var file *os.File
 	create := func(dir string) (err error) {
-		file, err = os.OpenFile(filepath.Join(dir, name), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o444)
+		file, err = newFile(dir + name)
 		return err
 	}
 	dir := f.TempDir()
@@ -102,26 +103,21 @@ func (f *files) createTemp() (*os.File, error) {
 	return file, err
 }
 
+// newFile makes a file, without the attempt of os.OpenFile to poll it, which takes five calls.
+func newFile(path string) (*os.File, error) {
+	const flags = unix.O_RDWR | unix.O_CREAT | unix.O_EXCL | unix.O_CLOEXEC
+	fd, err := ignoringEINTR(func() (int, error) { return unix.Open(path, flags, 0o444) })
+	if err != nil {
+		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
+	}
+	return os.NewFile(uintptr(fd), path), nil
+}
+
 // An arrival is a complete file on its way to its place.
 type arrival struct {
 	from    string
-	replace bool // it replaces an existing one
-	// seal is the file's state when its bytes were right; nil: the caller guarantees them until
-	// they are in their place.
-	seal *tamper.Seal
-	// hashed is the file that the caller has hashed, if it is open; others may have put another one
-	// in the place of from.
-	hashed *os.File
-}
-
-// is reports whether the file that moved and has these attributes is the one that was hashed.
-func (a *arrival) is(st *unix.Stat_t) bool {
-	if a.hashed == nil {
-		return true
-	}
-	var hashed unix.Stat_t
-	err := unix.Fstat(int(a.hashed.Fd()), &hashed)
-	return err == nil && st.Dev == hashed.Dev && st.Ino == hashed.Ino
+	replace bool         // it replaces an existing one
+	seal    *tamper.Seal // nil: the file is not verified
 }
 
 // settle moves a file with a reserved cost to its place, and leaves it pinned once. If k exists
@@ -147,17 +143,17 @@ func (f *files) settle(ctx context.Context, k digest.Digest, a arrival) error {
 
 func (f *files) settleNew(k digest.Digest, a arrival) error {
 	now := time.Now()
-	still := a.seal.Watch(a.from)
-	whole := a.seal.Whole(a.from)
-	if err := f.rename(a.from, f.path(k)); err != nil {
-		still()
+	mark, whole, err := a.seal.Move(a.from, func() (string, error) {
+		to := f.path(k)
+		return to, f.rename(a.from, to)
+	})
+	if err != nil {
 		f.abort(k)
 		return err
 	}
-	st, err := tamper.StatOf(f.path(k))
 	var known proof
-	if still() && whole && err == nil && a.seal.Moved(&st) && a.is(&st) {
-		known = provenAt(now, tamper.Mark(&st))
+	if whole {
+		known = provenAt(now, mark)
 	} // otherwise it is verified before it is relied on
 	f.replaced(k)
 	f.admitted(k, f.layout.cost(k), now.Unix(), known)

@@ -141,6 +141,7 @@ func (w *spaceWriter) Keep(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	defer w.file.Close() // if the blob exists already
 	return w.files.settle(ctx, w.digest, arrival{from: w.file.Name(), seal: &sealed})
 }
 

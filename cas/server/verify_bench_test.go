@@ -85,3 +85,49 @@ func BenchmarkVerifyWhileStreaming(b *testing.B) {
 		}
 	}
 }
+
+// BenchmarkSmallStreams writes and reads blobs of 4 KiB by ByteStream, each by a stream. The times
+// include the client's.
+func BenchmarkSmallStreams(b *testing.B) {
+	f := netStart(b, netConfig{store: disk.Options{MakeFolders: true, Spread: true}})
+	text := netBytes(1, 4<<10)
+	var ds []digest.Digest
+	measure := func(name string, op func(i int) error) {
+		b.Run(name, func(b *testing.B) {
+			before := cpuTime()
+			for i := range b.N {
+				if err := op(i); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64((cpuTime()-before).Microseconds())/float64(b.N), "cpu-µs/blob")
+		})
+	}
+	measure("write", func(int) error {
+		copy(text, fmt.Append(nil, len(ds)))
+		d := digest.Of(digest.SHA256, text)
+		ds = append(ds, d)
+		stream, err := f.streams.Write(b.Context())
+		if err != nil {
+			return err
+		}
+		err = stream.Send(&bytestream.WriteRequest{
+			ResourceName: wire.Resource{UUID: netTestUUID, Digest: d}.String(),
+			Data:         text, FinishWrite: true,
+		})
+		if err == nil {
+			_, err = stream.CloseAndRecv()
+		}
+		return err
+	})
+	measure("read", func(i int) error {
+		d := ds[i%len(ds)]
+		got, err := f.read(b.Context(), &bytestream.ReadRequest{
+			ResourceName: wire.Resource{Digest: d}.String(),
+		})
+		if err == nil && len(got) != len(text) {
+			err = io.ErrUnexpectedEOF
+		}
+		return err
+	})
+}

@@ -21,65 +21,112 @@ func NewOwn(file *os.File) *Own {
 	return &Own{file, lease, alone}
 }
 
-// A Seal is the state of a file after its last byte.
+// A Seal is a file after its last byte, on its way to its place. It keeps its lease until it is
+// there. Without a lease, it has the state of the file after that byte.
 type Seal struct {
+	own   *Own // open, and no other process can write to it; nil: its state shows whether one did
+	stays bool // the file stays open
+
 	alone bool // no other process had it open
 	mark  uint64
 	dev   uint64
 	inode uint64
 	size  int64
 	mtime unix.Timespec
-	held  *Lease // of a file that stays open
 }
 
-// Seal ends the writing and closes the file: from now on others may open it. A change is then a
-// violation.
+// Seal ends the writing of a file that Move closes. A file without a lease is closed at once.
 func (o *Own) Seal() (Seal, error) {
-	s := o.seal()
-	return s, o.Close()
+	if o.leased() {
+		return Seal{own: o}, nil
+	}
+	return o.state(false), o.Close()
 }
 
-// Hold ends the writing of a file that stays open. Others may open it once Free is called.
+// Hold ends the writing of a file that stays open.
 func (o *Own) Hold() Seal {
-	s := o.seal()
-	s.held = &o.lease
-	return s
+	if o.leased() {
+		return Seal{own: o, stays: true}
+	}
+	return o.state(true)
 }
 
-// Free lets others open the file.
-func (o *Own) Free() { o.lease.Release() }
+// SealOf is the Seal of an open file, of which the caller knows that no other process has written to
+// it. The file stays open.
+func SealOf(file *os.File) Seal {
+	return Seal{own: &Own{File: file, lease: Lease{fd: -1}, alone: true}, stays: true}
+}
 
-func (o *Own) seal() Seal {
+// Free ends the lease: others may open the file.
+func (o *Own) Free() {
+	o.lease.Release()
+	o.lease.fd = -1
+}
+
+func (o *Own) leased() bool { return o.lease.fd >= 0 }
+
+func (o *Own) state(stays bool) Seal {
 	var st unix.Stat_t
-	alone := unix.Fstat(int(o.Fd()), &st) == nil && o.alone && o.lease.Holds()
-	return Seal{alone: alone, mark: Mark(&st), dev: st.Dev, inode: st.Ino, size: st.Size, mtime: st.Mtim}
+	alone := unix.Fstat(int(o.Fd()), &st) == nil && o.alone
+	return Seal{stays: stays, alone: alone, mark: Mark(&st), dev: st.Dev, inode: st.Ino, size: st.Size, mtime: st.Mtim}
 }
 
-// Watch watches the file at path from before Whole until after its move. still reports whether no
-// process could write to it.
-func (s *Seal) Watch(path string) (still func() bool) {
+// Move calls move, which moves the file at from to its place and returns that, and lets others open
+// the file. mark is the mark of the file after the move. whole reports whether no other process has
+// written to it since its creation: a file that has this mark has the written bytes. If move fails,
+// the file keeps its lease. If Move cannot close the file, it removes it. A file without a Seal, nil,
+// is never whole.
+func (s *Seal) Move(from string, move func() (to string, err error)) (mark uint64, whole bool, err error) {
 	switch {
 	case s == nil:
-		return func() bool { return true }
-	case s.held != nil:
-		return s.held.Holds
+		_, err = move()
+		return 0, false, err
+	case s.own != nil:
+		return s.own.move(move, s.stays)
 	}
-	return Unwritten(path)
+	still := func() bool { return true }
+	if !s.stays {
+		still = Unwritten(from)
+	}
+	unchanged := s.unchanged(from)
+	to, err := move()
+	if err != nil {
+		still()
+		return 0, false, err
+	}
+	st, err := StatOf(to)
+	return Mark(&st), still() && unchanged && err == nil && s.moved(&st), nil
 }
 
-// Whole reports whether no other process has written to the file at path since its creation, and
-// only Seal's caller has changed it since. Call it before the file is moved, because a move is a
-// change.
-func (s *Seal) Whole(path string) bool {
-	if s == nil {
-		return true
+// move is Move of an open file that nobody else can write to. Its own mark is enough: others may
+// have put another file in its place, but that has another mark.
+func (o *Own) move(move func() (to string, err error), stays bool) (mark uint64, whole bool, err error) {
+	to, err := move()
+	if err != nil {
+		return 0, false, err
 	}
+	mark, err = MarkOfOpen(o.Fd())
+	whole = err == nil && o.lease.Holds()
+	o.Free() // a child that is being forked may keep the file open, and with it the lease
+	if stays {
+		return mark, whole, nil
+	}
+	if err := o.Close(); err != nil {
+		_ = os.Remove(to)
+		return 0, false, err
+	}
+	return mark, whole, nil
+}
+
+// unchanged reports whether the file at path is the sealed one, and only its writer has changed it.
+// Any move is a change.
+func (s *Seal) unchanged(path string) bool {
 	m, err := MarkOf(path)
 	return err == nil && s.alone && m == s.mark
 }
 
-// Moved reports whether the moved file, with these attributes, is the sealed one, and no process
+// moved reports whether the moved file, with these attributes, is the sealed one, and no process
 // has written to it meanwhile: others may have replaced it before the move.
-func (s *Seal) Moved(st *unix.Stat_t) bool {
-	return s == nil || st.Dev == s.dev && st.Ino == s.inode && st.Size == s.size && st.Mtim == s.mtime
+func (s *Seal) moved(st *unix.Stat_t) bool {
+	return st.Dev == s.dev && st.Ino == s.inode && st.Size == s.size && st.Mtim == s.mtime
 }

@@ -2,6 +2,7 @@ package tamper
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -146,58 +147,179 @@ func TestUnwritten(t *testing.T) {
 	}
 }
 
-// TestSeals: a file that others changed, while it was written or later, is not whole.
-func TestSeals(t *testing.T) {
-	for name, c := range map[string]struct {
-		during, later func(path string) error
-		whole         bool
-	}{
-		"nobody":  {whole: true},
-		"during":  {during: func(path string) error { return openNow(path, unix.O_RDONLY) }},
-		"later":   {later: func(path string) error { return os.Truncate(path, 2) }},
-		"removed": {later: os.Remove},
-	} {
-		path := filepath.Join(t.TempDir(), "file")
-		f, err := os.Create(path)
-		check(t, err)
-		own := NewOwn(f)
-		_, err = own.WriteString("text")
-		check(t, err)
-		if c.during != nil {
-			if err := c.during(path); !errors.Is(err, unix.EAGAIN) {
-				t.Errorf("%s: %v", name, err)
+// sealed makes a file with a text, of which sealed is a Seal. Without a lease it is as on a file
+// system that has none.
+func sealed(t *testing.T, leased, stays bool, during func(path string) error) (path string, own *Own, seal Seal) {
+	t.Helper()
+	path = filepath.Join(t.TempDir(), "file")
+	f, err := os.Create(path)
+	check(t, err)
+	t.Cleanup(func() { _ = f.Close() })
+	own = NewOwn(f)
+	if !leased {
+		own.Free()
+	}
+	_, err = own.WriteString("text")
+	check(t, err)
+	if during != nil {
+		check(t, during(path))
+	}
+	if stays {
+		return path, own, own.Hold()
+	}
+	seal, err = own.Seal()
+	check(t, err)
+	return path, own, seal
+}
+
+// moving moves the file at path, once others have done this to it.
+func moving(path string, meanwhile func(path string) error) func() (string, error) {
+	return func() (string, error) {
+		to := path + "-moved"
+		if meanwhile != nil {
+			if err := meanwhile(path); err != nil {
+				return "", err
 			}
 		}
-		seal, err := own.Seal()
-		check(t, err)
-		if c.later != nil {
-			time.Sleep(20 * time.Millisecond) // as above
-			check(t, c.later(path))
+		return to, os.Rename(path, to)
+	}
+}
+
+func refused(how int) func(path string) error {
+	return func(path string) error {
+		if err := openNow(path, how); !errors.Is(err, unix.EAGAIN) {
+			return fmt.Errorf("nobody has a lease: %w", err)
 		}
-		if got := seal.Whole(path); got != c.whole {
-			t.Errorf("%s: it is whole: %t", name, got)
-		}
-		check(t, errors.Join(os.WriteFile(path, []byte("text"), 0o600), os.Rename(path, path+"-moved")))
-		st, err := StatOf(path + "-moved")
-		check(t, err)
-		if seal.Moved(&st) {
-			t.Errorf("%s: what was written anew is what was moved", name)
-		}
-		st.Mtim, st.Size = seal.mtime, seal.size
-		if st.Ino = seal.inode + 1; seal.Moved(&st) {
-			t.Errorf("%s: another file like it is what was moved", name)
-		}
-		st.Ino = seal.inode
-		if !seal.Moved(&st) {
-			t.Errorf("%s: what was only moved is not", name)
-		}
-		if st.Size++; seal.Moved(&st) {
-			t.Errorf("%s: what became longer was only moved", name)
+		return nil
+	}
+}
+
+// replace puts another file like it in the place of that at path.
+func replace(path string) error {
+	info, err := os.Stat(path)
+	if err != nil {
+		return err
+	}
+	other := path + "-other"
+	return errors.Join(os.WriteFile(other, []byte("TEXT"), 0o600),
+		os.Chtimes(other, info.ModTime(), info.ModTime()), os.Rename(other, path))
+}
+
+// TestSeals: a file that others changed or could change, while it was written, later, or while it
+// was moved, is not whole. Where it is, it has the mark that Move returns.
+func TestSeals(t *testing.T) {
+	write := func(path string) error { return os.WriteFile(path, []byte("TEXT"), 0) }
+	touch := func(path string) error { return os.Chtimes(path, time.Unix(1, 0), time.Unix(1, 0)) }
+	for name, c := range map[string]struct {
+		leased, unleased        bool
+		during, later, atTheEnd func(path string) error
+		whole                   bool
+	}{
+		"nobody":                {leased: true, unleased: true, whole: true},
+		"reads it during":       {leased: true, during: refused(unix.O_RDONLY)},
+		"writes it during":      {leased: true, during: refused(unix.O_WRONLY)},
+		"reads it later":        {leased: true, later: refused(unix.O_RDONLY)},
+		"writes it later":       {leased: true, later: refused(unix.O_WRONLY)},
+		"reads it at the end":   {leased: true, atTheEnd: refused(unix.O_RDONLY)},
+		"opens it at the end":   {leased: true, unleased: true, atTheEnd: refused(unix.O_WRONLY)},
+		"cuts it":               {unleased: true, later: func(path string) error { return os.Truncate(path, 2) }},
+		"has written it":        {unleased: true, later: write},
+		"sets its time":         {unleased: true, later: touch},
+		"sets it at the end":    {unleased: true, atTheEnd: touch},
+		"replaces it":           {leased: true, unleased: true, later: replace},
+		"replaces it at an end": {leased: true, unleased: true, atTheEnd: replace},
+	} {
+		for _, leased := range []bool{true, false} {
+			for _, stays := range []bool{true, false} {
+				if leased && !c.leased || !leased && !c.unleased || stays && !leased && c.atTheEnd != nil {
+					continue
+				}
+				path, own, seal := sealed(t, leased, stays, c.during)
+				if c.later != nil {
+					time.Sleep(20 * time.Millisecond) // as above
+					check(t, c.later(path))
+				}
+				mark, whole, err := seal.Move(path, moving(path, c.atTheEnd))
+				check(t, err)
+				at, err := MarkOf(path + "-moved")
+				check(t, err)
+				if got := whole && mark == at; got != c.whole {
+					t.Errorf("%s (leased %t, stays %t): it is whole: %t", name, leased, stays, got)
+				}
+				check(t, openNow(path+"-moved", unix.O_RDWR)) // nothing has a lease
+				if _, err := own.Stat(); (err == nil) != stays {
+					t.Errorf("%s (leased %t): stays %t, %v", name, leased, stays, err)
+				}
+			}
 		}
 	}
-	var none *Seal
-	if !none.Watch("nothing")() || !none.Whole("nothing") || !none.Moved(nil) {
-		t.Error("who has no seal does not ask")
+}
+
+// TestUnleasedSeals: without a lease, what was moved is compared with what was sealed.
+func TestUnleasedSeals(t *testing.T) {
+	path, _, seal := sealed(t, false, false, nil)
+	st, err := StatOf(path)
+	check(t, err)
+	if !seal.moved(&st) {
+		t.Error("what was only moved is not")
+	}
+	for name, change := range map[string]func(st *unix.Stat_t){
+		"another device": func(st *unix.Stat_t) { st.Dev++ },
+		"another file":   func(st *unix.Stat_t) { st.Ino++ },
+		"a longer one":   func(st *unix.Stat_t) { st.Size++ },
+		"a later one":    func(st *unix.Stat_t) { st.Mtim.Nsec ^= 1 },
+	} {
+		other := st
+		if change(&other); seal.moved(&other) {
+			t.Errorf("%s is what was moved", name)
+		}
+	}
+}
+
+// TestFailedMoves: a file that is not moved keeps its lease. One that cannot be closed does not
+// stay in its place.
+func TestFailedMoves(t *testing.T) {
+	none := errors.New("no place")
+	for _, leased := range []bool{true, false} {
+		path, own, seal := sealed(t, leased, false, nil)
+		if _, whole, err := seal.Move(path, func() (string, error) { return "", none }); whole || !errors.Is(err, none) {
+			t.Errorf("leased %t: %t, %v", leased, whole, err)
+		}
+		if err := openNow(path, unix.O_RDONLY); errors.Is(err, unix.EAGAIN) != leased {
+			t.Errorf("leased %t: %v", leased, err)
+		}
+		_ = own.Close()
+	}
+	path, own, seal := sealed(t, true, false, nil)
+	check(t, own.Close())
+	if _, whole, err := seal.Move(path, moving(path, nil)); whole || !errors.Is(err, os.ErrClosed) {
+		t.Errorf("%t, %v", whole, err)
+	}
+	if _, err := os.Lstat(path + "-moved"); !errors.Is(err, os.ErrNotExist) {
+		t.Errorf("it stays: %v", err)
+	}
+}
+
+// TestSealsOfOthers: the caller's word counts for a file that it has open, and for none without a
+// Seal.
+func TestSealsOfOthers(t *testing.T) {
+	f := file(t)
+	known := SealOf(f)
+	for name, c := range map[string]struct {
+		seal  *Seal
+		whole bool
+	}{"known": {&known, true}, "unknown": {nil, false}} {
+		mark, whole, err := c.seal.Move(f.Name(), func() (string, error) { return f.Name(), os.Chmod(f.Name(), 0o444) })
+		check(t, err)
+		if whole != c.whole {
+			t.Errorf("%s: it is whole: %t", name, whole)
+		}
+		if at, err := MarkOf(f.Name()); whole && at != mark || err != nil {
+			t.Errorf("%s: the mark is %d, %v, want %d", name, mark, err, at)
+		}
+		if _, err := f.Stat(); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
 	}
 }
 
@@ -208,33 +330,8 @@ func TestOpenedEarly(t *testing.T) {
 	check(t, err)
 	own := NewOwn(f)
 	check(t, other.Close())
-	if seal := own.Hold(); seal.Whole(f.Name()) {
-		t.Error("it is whole")
-	}
-}
-
-// TestWatchedSeals: a process that opens a sealed file for writing during its move is detected,
-// whether it closed the file or not.
-func TestWatchedSeals(t *testing.T) {
-	for name, seal := range map[string]func(own *Own) Seal{
-		"closed": func(own *Own) Seal {
-			s, err := own.Seal()
-			check(t, err)
-			return s
-		},
-		"held": (*Own).Hold,
-	} {
-		path := filepath.Join(t.TempDir(), "file")
-		f, err := os.Create(path)
-		check(t, err)
-		s := seal(NewOwn(f))
-		if still := s.Watch(path); !still() {
-			t.Errorf("%s: nobody wrote, and somebody could", name)
-		}
-		still := s.Watch(path)
-		if err := openNow(path, unix.O_WRONLY); !errors.Is(err, unix.EAGAIN) || still() {
-			t.Errorf("%s: a writer is not noticed: %v", name, err)
-		}
-		_ = f.Close()
+	seal := own.Hold()
+	if _, whole, err := seal.Move(f.Name(), moving(f.Name(), nil)); whole || err != nil {
+		t.Errorf("it is whole: %t, %v", whole, err)
 	}
 }
