@@ -34,7 +34,10 @@ type job struct {
 }
 
 func newJob(s *server, m *message) *job {
-	return &job{s: s, id: m.ID, req: m.Run, orders: make(chan order), over: make(chan struct{})}
+	return &job{
+		s: s, id: m.ID, req: m.Run, orders: make(chan order), over: make(chan struct{}),
+		out: outcome{Started: time.Now()},
+	}
 }
 
 // run does the command on the calling thread, which is f's, and returns what the worker gets to
@@ -46,7 +49,6 @@ func (j *job) run(f *forker, m *message, buf []byte) message {
 		j.end()
 		return message{Kind: kindDone, ID: j.id, Fault: err.Error()}
 	}
-	j.out.Started = time.Now() // there is no killer yet
 	j.pid, err = j.s.start(f.sandbox, m, outs.childFiles())
 	outs.handOver()
 	j.started(err)

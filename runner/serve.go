@@ -107,26 +107,36 @@ func serveControl() error {
 func (s *server) hearStops(stops io.Reader) {
 	for {
 		id, err := readStop(stops)
-		s.mu.Lock()
-		j := s.current
 		if err != nil {
-			s.gone = true
-		} else {
-			s.stopped = id
-		}
-		s.mu.Unlock()
-		switch {
-		case err == nil && j != nil && j.id == id:
-			j.stop(terminate)
-		case err == nil: // it has not come yet, or has ended
-		case j != nil:
-			j.stop(kill)
-			return
-		default:
-			s.ended <- nil
+			s.lose()
 			return
 		}
+		s.stop(id)
 	}
+}
+
+// stop stops a command, even one that is still to come.
+func (s *server) stop(id uint64) {
+	s.mu.Lock()
+	s.stopped = id
+	j := s.current
+	s.mu.Unlock()
+	if j != nil && j.id == id {
+		j.stop(terminate)
+	}
+}
+
+// lose ends the launcher, whose worker is gone, as soon as nothing is left of the command.
+func (s *server) lose() {
+	s.mu.Lock()
+	s.gone = true
+	j := s.current
+	s.mu.Unlock()
+	if j == nil {
+		s.ended <- nil
+		return
+	}
+	j.stop(kill)
 }
 
 // notApart says why the commands may share sockets with others; empty: they do not.

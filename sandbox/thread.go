@@ -102,7 +102,6 @@ func (t *Thread) Enter(p *Policy, mounts []Mount, fork func() error) (err error)
 	if err := mount(mounts, p); err != nil {
 		return err
 	}
-	t.Release()
 	if t.held, err = ownNamespace("mnt"); err != nil {
 		return err
 	}
