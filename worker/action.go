@@ -88,23 +88,19 @@ func (p *position) execute(ctx context.Context, t *task) (response *repb.Execute
 	}
 	a.endRace()
 	a.linkUncached(ctx, response)
-	a.finish(ctx, response)
-	if _, reused := a.former.Reused(); reused {
-		return response, func() {
-			a.release()
-			a.rememberRun(ctx)
-		}
-	}
-	if err != nil {
-		return response, a.release
-	}
 	return response, func() {
+		a.finish(ctx, response)
 		a.release()
-		if response.GetResult().GetExitCode() != 0 {
+		_, reused := a.former.Reused()
+		switch {
+		case reused:
+			a.rememberRun(ctx)
+		case err != nil:
+		case response.GetResult().GetExitCode() != 0:
 			a.ahead.Judge(ctx)
-			return
+		default:
+			a.learn(ctx, a.mayCache(response))
 		}
-		a.learn(ctx, a.mayCache(response))
 	}
 }
 
