@@ -42,27 +42,27 @@ func (u Upper) Top() (*Dir, error) {
 
 // Enter opens the subfolder with that name.
 func (p *Dir) Enter(name string) (*Dir, error) {
-	e, dir := entry{kind: absent}, noFolder
+	next := &Dir{dir: noFolder, inputs: p.inputs, watched: p.watched}
 	if p.dir != noFolder {
 		var err error
-		if e, dir, err = inspect(p.dir, name); err != nil {
+		if next.dir, err = openFolder(p.dir, name); err != nil {
 			return nil, err
 		}
 	}
-	next := &Dir{dir: dir, inputs: p.inputs, watched: p.watched}
-	switch e.kind {
-	case dirEntry:
-		next.lower, _ = p.inputs.behind(p.lower, name, e)
-		return next, nil
-	case absent:
+	if next.dir == noFolder {
 		var ok bool
 		if next.lower, ok = p.inputs.find(p.lower, []string{name}); ok && next.lower.Kind == tree.Dir {
 			return next, nil
 		}
 		return nil, unix.ENOENT
 	}
-	next.Close()
-	return nil, unix.ENOTDIR
+	var e entry
+	if err := e.readMarks(next.dir); err != nil {
+		next.Close()
+		return nil, err
+	}
+	next.lower, _ = p.inputs.behind(p.lower, name, e)
+	return next, nil
 }
 
 // Close closes the folder. It may be called again.
@@ -114,13 +114,4 @@ func (p *Dir) Written(name string) (string, bool) {
 		return "", false
 	}
 	return fmt.Sprintf("/proc/self/fd/%d/%s", p.dir, name), true
-}
-
-// lookAt is inspect without the descriptor.
-func lookAt(dir int, name string) (entry, error) {
-	e, fd, err := inspect(dir, name)
-	if fd != noFolder {
-		_ = unix.Close(fd)
-	}
-	return e, err
 }

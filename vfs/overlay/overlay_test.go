@@ -2,12 +2,15 @@ package overlay
 
 import (
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"go.uber.org/zap/zaptest"
+	"golang.org/x/sys/unix"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
@@ -130,6 +133,32 @@ func TestLayer(t *testing.T) {
 	}
 	if _, err := os.Stat(filepath.Join(dir, "dir", "file")); err != nil {
 		t.Errorf("below the layer: %v", err)
+	}
+}
+
+// TestMarksAmongOtherAttributes: a moved input is recognized among more attributes than one look
+// lists, and a new file with attributes is no input.
+func TestMarksAmongOtherAttributes(t *testing.T) {
+	dir, in := inputs(t)
+	l := show(t, dir, in)
+	if err := errors.Join(os.Rename(filepath.Join(l.Path(), "dir/file"), filepath.Join(l.Path(), "moved")),
+		os.WriteFile(filepath.Join(l.Path(), "new"), []byte("new"), 0o644)); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 10 {
+		for _, name := range []string{"moved", "new"} {
+			attribute := fmt.Sprintf("user.%d%s", i, strings.Repeat("x", 100))
+			if err := unix.Setxattr(filepath.Join(l.Path(), name), attribute, nil, 0); err != nil {
+				t.Fatal(err)
+			}
+		}
+		top := enter(t, l)
+		if got, from, ok := top.Unchanged("moved"); !ok || from != "dir/file" {
+			t.Errorf("a moved input with %d attributes: %+v from %q, %t", i+1, got, from, ok)
+		}
+		if path, ok := top.Written("new"); !ok {
+			t.Errorf("a new file with %d attributes: %q, %t", i+1, path, ok)
+		}
 	}
 }
 

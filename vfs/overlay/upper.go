@@ -1,6 +1,7 @@
 package overlay
 
 import (
+	"bytes"
 	"errors"
 
 	"golang.org/x/sys/unix"
@@ -25,63 +26,66 @@ type entryKind uint8
 
 const (
 	absent entryKind = iota
-	dirEntry
 	fileEntry
-	otherEntry // also a whiteout
+	otherEntry // such as a directory or a whiteout
 )
 
-// inspect reads name in the folder dir of the writable layer. The returned descriptor is that of a
-// directory or file, otherwise noFolder.
-func inspect(dir int, name string) (e entry, fd int, err error) {
-	var st unix.Stat_t
-	err = unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW)
-	if errors.Is(err, unix.ENOENT) {
-		return entry{}, noFolder, nil
+// openFolder opens the subfolder called name of the folder dir of the writable layer. It is noFolder
+// if nothing there has that name.
+func openFolder(dir int, name string) (int, error) {
+	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	switch {
+	case errors.Is(err, unix.ENOENT):
+		return noFolder, nil
+	case err != nil:
+		return noFolder, err
 	}
-	if err != nil {
-		return entry{}, noFolder, err
-	}
-	e.mode, e.links = st.Mode, uint64(st.Nlink)
-	flags := unix.O_RDONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC
-	switch st.Mode & unix.S_IFMT {
-	case unix.S_IFDIR:
-		e.kind = dirEntry
-		flags |= unix.O_DIRECTORY
-	case unix.S_IFREG:
-		e.kind = fileEntry
-	default:
-		return entry{kind: otherEntry}, noFolder, nil
-	}
-	if fd, err = unix.Openat(dir, name, flags, 0); err != nil {
-		return entry{}, noFolder, err
-	}
-	if err := e.readMarks(fd); err != nil {
-		_ = unix.Close(fd)
-		return entry{}, noFolder, err
-	}
-	return e, fd, nil
+	return fd, nil
 }
 
-// readMarks reads the extended attributes by which overlayfs remembers things.
-func (e *entry) readMarks(fd int) error {
-	opaque, _, err := mark(fd, "trusted.overlay.opaque")
+// lookAt reads name in the folder dir of the writable layer.
+func lookAt(dir int, name string) (entry, error) {
+	var st unix.Stat_t
+	err := unix.Fstatat(dir, name, &st, unix.AT_SYMLINK_NOFOLLOW)
+	switch {
+	case errors.Is(err, unix.ENOENT):
+		return entry{}, nil
+	case err != nil:
+		return entry{}, err
+	case st.Mode&unix.S_IFMT != unix.S_IFREG:
+		return entry{kind: otherEntry}, nil
+	}
+	fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK|unix.O_CLOEXEC, 0)
 	if err != nil {
-		return err
+		return entry{}, err
 	}
-	e.opaque = opaque == "y"
-	if _, e.metacopy, err = mark(fd, "trusted.overlay.metacopy"); err != nil {
-		return err
+	defer func() { _ = unix.Close(fd) }()
+	e := entry{kind: fileEntry, mode: st.Mode, links: uint64(st.Nlink)}
+	return e, e.readMarks(fd)
+}
+
+// readMarks reads the extended attributes by which overlayfs remembers things. Most files have none,
+// which one list shows: whoever may not list them may not read them either.
+func (e *entry) readMarks(fd int) (err error) {
+	var names [512]byte
+	n, tooMany := unix.Flistxattr(fd, names[:])
+	mark := func(name string) (value string, ok bool) {
+		if err != nil || tooMany == nil && !bytes.Contains(names[:n], []byte(name)) {
+			return "", false
+		}
+		value, ok, err = attribute(fd, name)
+		return value, ok
 	}
-	origin, _, err := mark(fd, "trusted.overlay.origin")
-	if err != nil {
-		return err
-	}
-	e.copied = origin != "" && !e.metacopy
-	e.redirect, _, err = mark(fd, "trusted.overlay.redirect")
+	opaque, _ := mark("trusted.overlay.opaque")
+	origin, _ := mark("trusted.overlay.origin")
+	_, e.metacopy = mark("trusted.overlay.metacopy")
+	e.redirect, _ = mark("trusted.overlay.redirect")
+	e.opaque, e.copied = opaque == "y", origin != "" && !e.metacopy
 	return err
 }
 
-func mark(fd int, name string) (value string, ok bool, err error) {
+// attribute returns an extended attribute of an open file, if it has that.
+func attribute(fd int, name string) (value string, ok bool, err error) {
 	buf := make([]byte, unix.PathMax)
 	n, err := unix.Fgetxattr(fd, name, buf)
 	if errors.Is(err, unix.ENODATA) {

@@ -2,6 +2,7 @@ package outputs
 
 import (
 	"os"
+	"strings"
 
 	"github.com/forerunner-build/forerunner/vfs"
 )
@@ -19,10 +20,10 @@ type folder struct {
 	above *folder // nil at the top
 	name  string  // there
 	full  string  // from the top; "." is the top
-	depth int     // below the output directory
+	depth int     // below the top
 
 	root  *os.Root // as the command sees it; nil while it is not open
-	layer layer    // its layer while it is open
+	layer layer    // its layer; nil while it is not open
 }
 
 // A layer is Root for names instead of paths: Root itself, or a vfs.Dir.
@@ -41,7 +42,34 @@ func (nothingKnown) Enter(string) (vfs.Dir, error)      { return nil, os.ErrNotE
 
 // topFolder is the input root, which stays open.
 func (o *Outputs) topFolder(root *os.Root) *folder {
-	return &folder{full: ".", depth: -1, root: root, layer: o.opts.Root}
+	return &folder{full: ".", root: root, layer: o.opts.Root}
+}
+
+// to returns the folder at the path dir, whose layer is open. It closes f and those above it, as far
+// as dir is not in them, and opens only those below: outputs mostly come in runs.
+func (f *folder) to(dir string) *folder {
+	rest, ok := below(f.full, dir)
+	for !ok {
+		f.close()
+		f = f.above
+		rest, ok = below(f.full, dir)
+	}
+	for rest != "" {
+		var name string
+		name, rest, _ = strings.Cut(rest, "/")
+		f = f.child(name)
+	}
+	if f.enter() == nil {
+		return f
+	}
+	// A symlink leads there, which only the root can follow.
+	for f.above != nil {
+		f.close()
+		f = f.above
+	}
+	f = f.child(dir)
+	f.layer = nothingKnown{}
+	return f
 }
 
 // child is the folder called name in f, not open.
@@ -57,7 +85,8 @@ func (f *folder) path(name string) string {
 	return f.full + "/" + name
 }
 
-// open opens the folder, and for that time those above that are needed, unless it is open.
+// open opens the folder and its layer, and for that time those above that are needed, unless it is
+// open.
 func (f *folder) open() error {
 	if f.root != nil {
 		return nil
@@ -72,11 +101,29 @@ func (f *folder) open() error {
 	if err != nil {
 		return err
 	}
-	f.root, f.layer = root, nothingKnown{}
-	if known, err := f.above.layer.Enter(f.name); err == nil {
-		f.layer = known
+	f.root = root
+	if f.enter() != nil {
+		f.layer = nothingKnown{}
 	}
 	return nil
+}
+
+// enter is open for the layer alone.
+func (f *folder) enter() error {
+	if f.layer != nil {
+		return nil
+	}
+	if f.above.layer == nil {
+		if err := f.above.enter(); err != nil {
+			return err
+		}
+		defer f.above.leave()
+	}
+	known, err := f.above.layer.Enter(f.name)
+	if err == nil {
+		f.layer = known
+	}
+	return err
 }
 
 // leave closes the folder while the walk is below, if it is too deep to stay open.
@@ -87,10 +134,12 @@ func (f *folder) leave() {
 }
 
 func (f *folder) close() {
-	if f.root == nil || f.above == nil {
+	if f.above == nil {
 		return
 	}
-	_ = f.root.Close()
+	if f.root != nil {
+		_ = f.root.Close()
+	}
 	if known, ok := f.layer.(vfs.Dir); ok {
 		known.Close()
 	}

@@ -9,6 +9,7 @@ import (
 	"iter"
 	"maps"
 	"os"
+	"path"
 	"slices"
 	"syscall"
 
@@ -55,7 +56,6 @@ type Outputs struct {
 
 // A Root is the folder that a command worked in; vfs.Root documents its methods.
 type Root interface {
-	Path() string
 	Unchanged(path string) (vfs.Input, bool)
 	Written(path string) (string, bool)
 	Enter(path string) (vfs.Dir, error)
@@ -155,7 +155,8 @@ func markTruncated(name string) error {
 // A foundPath is the file at an output's path in the root.
 type foundPath struct {
 	Path
-	info fs.FileInfo
+	info     fs.FileInfo
+	straight bool // no symlink leads to its folder
 }
 
 // Collect finds every output in the root and stores it. It omits missing ones, as REv2 requires.
@@ -164,10 +165,12 @@ func (o *Outputs) Collect(ctx context.Context, root *os.Root) error {
 	ctx, o.patience = newPatience(ctx)
 	defer o.patience.timer.Stop()
 	found, fault := o.find(ctx, root)
-	o.movable = o.opts.Vacated && !entangled(o.opts.Root.Path(), found)
-	top := o.topFolder(root)
+	o.movable = o.opts.Vacated && !entangled(found)
+	in := o.topFolder(root)
+	defer func() { in.to(".") }()
 	for _, at := range found {
-		if err := o.add(ctx, top, at); err != nil {
+		in = in.to(path.Dir(at.Full))
+		if err := o.add(ctx, in, at); err != nil {
 			return o.tooSlow(ctx, fmt.Errorf("output %.200q: %w", at.Given, err))
 		}
 	}
@@ -177,19 +180,24 @@ func (o *Outputs) Collect(ctx context.Context, root *os.Root) error {
 // find finds every output in the root, and reads symlinks, whose targets may be gone later. It
 // returns valid outputs before the error of an invalid one.
 func (o *Outputs) find(ctx context.Context, root *os.Root) (found []foundPath, err error) {
+	look, err := newLookout(root)
+	if err != nil {
+		return nil, err
+	}
+	defer look.close()
 	for _, want := range o.opts.Paths {
 		if err := ctx.Err(); err != nil {
 			return found, err
 		}
 		o.patience.grant(1, 0)
-		info, err := root.Lstat(want.Full)
+		info, straight, err := look.lstat(want.Full)
 		switch {
 		case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ENOTDIR):
 			continue
 		case err != nil:
 			return found, pathFault("output", want.Given, err)
 		case info.Mode().Type() != fs.ModeSymlink:
-			found = append(found, foundPath{want, info})
+			found = append(found, foundPath{want, info, straight})
 			continue
 		}
 		target, err := readlink(root, want.Full)
@@ -201,13 +209,14 @@ func (o *Outputs) find(ctx context.Context, root *os.Root) (found []foundPath, e
 	return found, nil
 }
 
-func (o *Outputs) add(ctx context.Context, top *folder, at foundPath) error {
+// add stores the output at, which is in the folder in.
+func (o *Outputs) add(ctx context.Context, in *folder, at foundPath) error {
 	switch {
 	case at.info.Mode().IsRegular():
 		if at.Kind == Directory {
 			return fault.Errorf(codes.InvalidArgument, "is a file, a directory was asked for")
 		}
-		node, err := o.fileNode(ctx, top, at.Full, at.info)
+		node, err := o.fileNode(ctx, in, path.Base(at.Full), at.info)
 		if err != nil {
 			return err
 		}
@@ -218,7 +227,7 @@ func (o *Outputs) add(ctx context.Context, top *folder, at foundPath) error {
 		if at.Kind == File {
 			return fault.Errorf(codes.InvalidArgument, "is a directory, a file was asked for")
 		}
-		return o.addDirectory(ctx, top, at.Path)
+		return o.addDirectory(ctx, in, at.Path)
 	default:
 		return notPlain(at.info)
 	}
@@ -244,14 +253,22 @@ func (o *Outputs) addSymlink(root *os.Root, want Path, target string) {
 	o.Result.OutputFileSymlinks = append(o.Result.OutputFileSymlinks, link)
 }
 
-// fileNode stores the file called name in the open folder f. An unchanged input keeps its digest
-// unread.
+// fileNode stores the file called name in the folder f, whose layer is open. An unchanged input
+// keeps its digest unread.
 func (o *Outputs) fileNode(ctx context.Context, f *folder, name string, info fs.FileInfo) (*repb.FileNode, error) {
 	node := &repb.FileNode{IsExecutable: info.Mode()&0o111 != 0}
-	if input, ok := f.layer.Unchanged(name); ok && input.Kind == vfs.File {
-		o.needs[input.Digest] = struct{}{}
-		node.Digest = input.Digest.Proto()
-		return node, nil
+	written := ""
+	if o.movable {
+		if at, ok := f.layer.Written(name); ok {
+			written = at
+		}
+	}
+	if written == "" { // otherwise it is no input
+		if input, ok := f.layer.Unchanged(name); ok && input.Kind == vfs.File {
+			o.needs[input.Digest] = struct{}{}
+			node.Digest = input.Digest.Proto()
+			return node, nil
+		}
 	}
 	if !o.movable {
 		if d, again := o.taken[f.path(name)]; again {
@@ -262,7 +279,7 @@ func (o *Outputs) fileNode(ctx context.Context, f *folder, name string, info fs.
 	if err := o.admit(info.Size()); err != nil {
 		return nil, err
 	}
-	d, err := o.take(ctx, f, name)
+	d, err := o.take(ctx, f, name, written)
 	if err = o.stored(ctx, d, err); err != nil {
 		return nil, err
 	}
@@ -273,19 +290,21 @@ func (o *Outputs) fileNode(ctx context.Context, f *folder, name string, info fs.
 	return node, nil
 }
 
-// take stores the file name of the open folder f as a blob in the worker's store. If the action is
-// not vacated, take copies the file: processes with access keep the original.
-func (o *Outputs) take(ctx context.Context, f *folder, name string) (digest.Digest, error) {
-	if o.movable {
-		if written, ok := f.layer.Written(name); ok {
-			d, err := o.opts.Store.Take(ctx, written, o.opts.Function)
-			if !errors.Is(err, syscall.ENAMETOOLONG) {
-				return d, err
-			}
+// take stores the file name of the folder f as a blob in the worker's store. It moves the file if
+// written, its path in the writable layer, is not empty. Otherwise it copies the file: processes
+// with access keep the original.
+func (o *Outputs) take(ctx context.Context, f *folder, name, written string) (digest.Digest, error) {
+	if written != "" {
+		d, err := o.opts.Store.Take(ctx, written, o.opts.Function)
+		if !errors.Is(err, syscall.ENAMETOOLONG) {
+			return d, err
 		}
 	}
-	// This does not wait for a writer in case the file is now a pipe.
 	return o.copy(ctx, func() (*os.File, error) {
+		if err := f.open(); err != nil {
+			return nil, err
+		}
+		// This does not wait for a writer in case the file is now a pipe.
 		return f.root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
 	})
 }

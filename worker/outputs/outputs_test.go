@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -29,10 +30,11 @@ import (
 type inputRoot struct {
 	dir    string
 	inputs map[string]vfs.Input
-	look   func() // called for each question about unchanged inputs; may be nil
+	look   func() // called for each question about a file; may be nil
+	// entered counts the folders that were entered, and open those of them that are open; may be nil.
+	entered map[string]int
+	open    *int
 }
-
-func (f *inputRoot) Path() string { return f.dir }
 
 func (f *inputRoot) Unchanged(path string) (vfs.Input, bool) {
 	if f.look != nil {
@@ -42,21 +44,36 @@ func (f *inputRoot) Unchanged(path string) (vfs.Input, bool) {
 	return in, ok
 }
 
-// Written says that every file is a written one, which can be moved.
-func (f *inputRoot) Written(path string) (string, bool) { return filepath.Join(f.dir, path), true }
+// Written says that every file but inputs is a written one, which can be moved.
+func (f *inputRoot) Written(path string) (string, bool) {
+	_, ok := f.Unchanged(path)
+	return filepath.Join(f.dir, path), !ok
+}
 
 // Enter returns a Dir with the same answers for a subfolder.
 func (f *inputRoot) Enter(path string) (vfs.Dir, error) {
-	in := &inputRoot{dir: filepath.Join(f.dir, path), inputs: map[string]vfs.Input{}, look: f.look}
+	dir := filepath.Join(f.dir, path)
+	if info, err := os.Lstat(dir); err != nil || !info.IsDir() {
+		return nil, syscall.ENOTDIR
+	}
+	in := &inputRoot{dir: dir, inputs: map[string]vfs.Input{}, look: f.look, entered: f.entered, open: f.open}
 	for name, input := range f.inputs {
 		if below, ok := strings.CutPrefix(name, path+"/"); ok {
 			in.inputs[below] = input
 		}
 	}
+	if f.entered != nil {
+		f.entered[dir]++
+		*f.open++
+	}
 	return in, nil
 }
 
-func (f *inputRoot) Close() {}
+func (f *inputRoot) Close() {
+	if f.open != nil {
+		*f.open--
+	}
+}
 
 type noDirectories struct{}
 
@@ -105,7 +122,7 @@ func collectFrom(t *testing.T, root *inputRoot, p Policy, paths ...string) (*Out
 
 func of(text string) digest.Digest { return digest.Of(digest.SHA256, []byte(text)) }
 
-func check(t *testing.T, err error) {
+func check(t testing.TB, err error) {
 	t.Helper()
 	if err != nil {
 		t.Fatal(err)

@@ -2,14 +2,13 @@ package outputs
 
 import (
 	"path"
-
-	"golang.org/x/sys/unix"
+	"slices"
 )
 
 // entangled reports whether one output may be part of another, or have two paths: then a move for
 // one would remove it from the other. This is so if one path leads to the other, or if one leads
-// through a symlink. base is the root. In doubt they are entangled.
-func entangled(base string, found []foundPath) bool {
+// through a symlink. In doubt they are entangled.
+func entangled(found []foundPath) bool {
 	if len(found) < 2 {
 		return false
 	}
@@ -31,26 +30,5 @@ func entangled(base string, found []foundPath) bool {
 			}
 		}
 	}
-	fd, err := unix.Open(base, unix.O_PATH|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return true
-	}
-	defer func() { _ = unix.Close(fd) }()
-	for dir := range dirs {
-		if dir != "." && !isStraight(fd, dir) {
-			return true
-		}
-	}
-	return false
-}
-
-// isStraight reports whether dir, below the folder fd, is a directory that no symlink leads to.
-func isStraight(fd int, dir string) bool {
-	at, err := unix.Openat2(fd, dir, &unix.OpenHow{
-		Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_BENEATH,
-	})
-	if err != nil {
-		return false
-	}
-	return unix.Close(at) == nil
+	return slices.ContainsFunc(found, func(at foundPath) bool { return !at.straight })
 }

@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"os"
 	"path"
-	"slices"
 	"strings"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
@@ -96,19 +95,26 @@ func (s *Spec) Prepare(root *os.Root) error {
 	if err != nil {
 		return pathFault("working directory", s.WorkingDirectory, err)
 	}
-	var made []string
+	top, err := openTop(root)
+	if err != nil {
+		return err
+	}
+	defer top.Close()
+	made := "."
 	for _, o := range s.Paths {
 		dir := path.Dir(o.Full)
 		if o.Kind == Directory {
 			dir = o.Full
 		}
-		if slices.Contains(made, dir) {
+		if dir == made {
 			continue
 		}
-		made = append(made[max(0, len(made)-8):], dir) // outputs mostly come in runs
-		if err := root.MkdirAll(dir, 0o755); err != nil {
-			return pathFault("directory of output", o.Given, err)
+		if makeStraight(int(top.Fd()), made, dir) != nil { // a symlink may lead there
+			if err := root.MkdirAll(dir, 0o755); err != nil {
+				return pathFault("directory of output", o.Given, err)
+			}
 		}
+		made = dir
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"path"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -28,6 +29,7 @@ const maxTreeDepth = 2048
 // Directory once, a parent before its children.
 type treeBuilder struct {
 	o    *Outputs
+	top  int // depth of the output directory
 	seen map[digest.Digest]bool
 	// anew maps the digests of input directories whose messages were encoded again to their new
 	// digests: one of them may be at very many paths.
@@ -39,12 +41,12 @@ type treeBuilder struct {
 	finished []*repb.Directory
 }
 
-// addDirectory stores a directory in the form that the command asked for.
+// addDirectory stores a directory in the folder in, in the form that the command asked for.
 func (o *Outputs) addDirectory(ctx context.Context, in *folder, want Path) error {
 	b := &treeBuilder{
-		o: o, seen: map[digest.Digest]bool{}, anew: map[digest.Digest]digest.Digest{}, unusual: map[digest.Digest]bool{},
+		o: o, top: in.depth + 1, seen: map[digest.Digest]bool{}, anew: map[digest.Digest]digest.Digest{}, unusual: map[digest.Digest]bool{},
 	}
-	top, topDigest, err := b.build(ctx, in, want.Full)
+	top, topDigest, err := b.build(ctx, in, path.Base(want.Full))
 	if err != nil {
 		return err
 	}
@@ -71,7 +73,8 @@ func (o *Outputs) addDirectory(ctx context.Context, in *folder, want Path) error
 // if the message exists already. The folder in may be closed afterwards.
 func (b *treeBuilder) build(ctx context.Context, in *folder, name string) (*repb.Directory, digest.Digest, error) {
 	f := in.child(name)
-	if f.depth > maxTreeDepth {
+	depth := f.depth - b.top
+	if depth > maxTreeDepth {
 		return nil, digest.Digest{}, fault.Errorf(codes.InvalidArgument, "is nested deeper than %d directories", maxTreeDepth)
 	}
 	if err := ctx.Err(); err != nil {
@@ -82,7 +85,7 @@ func (b *treeBuilder) build(ctx context.Context, in *folder, name string) (*repb
 		if d, ok := b.anew[input.Digest]; ok {
 			return nil, d, nil
 		}
-		if m, ok, err := b.unchanged(ctx, input.Digest, f.depth); ok || err != nil {
+		if m, ok, err := b.unchanged(ctx, input.Digest, depth); ok || err != nil {
 			return m, input.Digest, err
 		}
 	}
