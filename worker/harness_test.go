@@ -313,6 +313,9 @@ const (
 	allReads = "all reads" // of small blobs
 )
 
+// wholeOf is what to hold for reads of a whole large blob.
+func wholeOf(hash string) string { return "whole of " + hash }
+
 // hold has small uploads, or reads of the small blob of a hash, wait until release
 // is called.
 func (l *readLog) hold(what string) (release func()) {
@@ -326,7 +329,7 @@ func (l *readLog) hold(what string) (release func()) {
 func (l *readLog) wait(ctx context.Context, what string) {
 	l.mu.Lock()
 	held := l.held[what]
-	if held == nil && what != uploads && what != asking && !l.free[what] {
+	if held == nil && what != uploads && what != asking && !strings.HasPrefix(what, wholeOf("")) && !l.free[what] {
 		held = l.held[allReads]
 	}
 	l.mu.Unlock()
@@ -476,6 +479,9 @@ func (s *loggedStream) RecvMsg(m any) error {
 			s.hash = parts[len(parts)-2]
 			s.log.add(s.hash)
 			s.log.addPart(s.hash, r)
+			if r.GetReadOffset() == 0 && r.GetReadLimit() == 0 {
+				s.log.wait(s.Context(), wholeOf(s.hash))
+			}
 		}
 	}
 	return err

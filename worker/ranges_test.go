@@ -2,6 +2,8 @@ package worker
 
 import (
 	"math"
+	"os"
+	"path/filepath"
 	"testing"
 	"time"
 
@@ -9,6 +11,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/span"
 	"github.com/forerunner-build/forerunner/prefetch"
+	"github.com/forerunner-build/forerunner/runner/launchertest"
 	"github.com/forerunner-build/forerunner/vfs"
 )
 
@@ -21,14 +24,24 @@ func TestRangesComeFirst(t *testing.T) {
 	profiles := prefetch.NewProfiles(&memoryStore{}, prefetch.ProfilesOptions{})
 	content := inputOf(20<<20, "ranges")
 	places := []int64{3 << 20, 11 << 20, 17 << 20}
+	read := filepath.Join(t.TempDir(), "read")
 	s := spec{
 		inputs: tree{"large": content, "gate": "gate", "lib/small": "small"},
-		shell:  "cat gate lib/small; for at in 3 11 17; do dd if=large bs=65536 skip=$((at * 16)) count=1 status=none; done | sha256sum",
+		shell:  "cat gate lib/small; for at in 3 11 17; do dd if=large bs=65536 skip=$((at * 16)) count=1 status=none; done | sha256sum; touch " + read,
 	}
 
 	f := newFarmThatRemembers(t, vfs.Options{Method: vfs.FUSE}, profiles)
 	d := f.blob(t, content)
-	r := f.run(t, s)
+	// Reads are seen until the whole file has come.
+	come := f.reads.hold(wholeOf(d.Hash()))
+	defer come()
+	j := f.start(t, s)
+	launchertest.Eventually(t, "all parts are read", func() bool {
+		_, err := os.Stat(read)
+		return err == nil
+	})
+	come()
+	r := j.result(t)
 	assertOK(t, r)
 	first := string(r.GetResult().GetStdoutRaw())
 	f.drain()
@@ -37,7 +50,7 @@ func TestRangesComeFirst(t *testing.T) {
 	f = newFarmThatRemembers(t, vfs.Options{Method: vfs.FUSE}, profiles)
 	release := f.reads.hold(digestOfBytes("gate").Hash())
 	defer release()
-	j := f.start(t, s)
+	j = f.start(t, s)
 	var asked []span.Span
 	for began := time.Now(); len(asked) < len(places); time.Sleep(time.Millisecond) {
 		if time.Since(began) > time.Second {
