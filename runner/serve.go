@@ -177,7 +177,7 @@ func (s *server) serve() error {
 			return nil // the worker is gone, and nothing is left of the command
 		}
 		if f != nil && f.sandbox != nil {
-			f.sandbox.Release()
+			f.sandbox.Look()
 		}
 		if metrics.Read(heap); heap[0].Value.Uint64() > collectAbove {
 			runtime.GC()

@@ -17,16 +17,13 @@ type Thread struct {
 	mounts, network int // namespaces to come back to
 	notApart        error
 	prepared        bool // for the next command
-	// held is the mount namespace of the last command; -1: released. The end of one waits for the
-	// kernel's readers (RCU), which the last process in it would have to do before its end is known.
-	held int
 }
 
 // Thread prepares the calling thread: its children inherit the rights that it gives up. It forks
 // the commands of all policies with p.Thread, and keeps its own capabilities, because a bound takes
 // effect only at exec.
 func (b *Box) Thread(p *Policy) (*Thread, error) {
-	t := &Thread{box: b, held: -1}
+	t := &Thread{box: b}
 	var err1, err2 error
 	t.mounts, err1 = ownNamespace("mnt")
 	t.network, err2 = ownNamespace("net")
@@ -61,14 +58,8 @@ func (t *Thread) NotApart() error { return t.notApart }
 // After an error Enter tries again.
 func (t *Thread) Prepare() { _ = t.prepare() }
 
-// Release gives up what is left of the last command, which has ended.
-func (t *Thread) Release() {
-	if t.held >= 0 {
-		_ = unix.Close(t.held)
-		t.held = -1
-	}
-	t.box.networks.look()
-}
+// Look finds out ahead what the next command needs to know of the last one, which has ended.
+func (t *Thread) Look() { t.box.networks.look() }
 
 // prepare takes the thread to new namespaces, unless it is there already.
 func (t *Thread) prepare() error {
@@ -89,8 +80,10 @@ func (t *Thread) prepare() error {
 	return nil
 }
 
-// Enter calls fork in new mount and network namespaces, which end with the command's last process
-// and Release, and returns the thread to its own.
+// Enter calls fork in new mount and network namespaces, which end with the command's last process,
+// and returns the thread to its own. Something else that holds the mount namespace would keep the
+// overlay of the input root, which must be gone before its folders are removed: removals would spin
+// in the kernel meanwhile.
 func (t *Thread) Enter(p *Policy, mounts []Mount, fork func() error) (err error) {
 	if err := t.prepare(); err != nil {
 		return err
@@ -100,9 +93,6 @@ func (t *Thread) Enter(p *Policy, mounts []Mount, fork func() error) (err error)
 		t.comeBack(t.mounts, unix.CLONE_NEWNS)
 	}()
 	if err := mount(mounts, p); err != nil {
-		return err
-	}
-	if t.held, err = ownNamespace("mnt"); err != nil {
 		return err
 	}
 	if p.NoNetwork {
