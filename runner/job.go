@@ -41,8 +41,8 @@ func newJob(s *server, m *message) *job {
 }
 
 // run does the command on the calling thread, which is f's, and returns what the worker gets to
-// know. buf is for its output.
-func (j *job) run(f *forker, m *message, buf []byte) message {
+// know.
+func (j *job) run(f *forker, m *message) message {
 	defer m.closeFiles() // an open mount would outlive the command
 	outs, err := openOutputs(m)
 	if err != nil {
@@ -50,20 +50,19 @@ func (j *job) run(f *forker, m *message, buf []byte) message {
 		return message{Kind: kindDone, ID: j.id, Fault: err.Error()}
 	}
 	j.pid, err = j.s.start(f.sandbox, m, outs.childFiles())
-	outs.handOver()
 	j.started(err)
 	if f.sandbox != nil {
 		f.sandbox.Prepare()
 	}
 	if j.pid != 0 {
-		j.wait(outs, buf)
+		j.wait()
 	}
 	j.end()
-	if err := outs.finish(buf); err != nil {
+	if err := outs.finish(); err != nil {
 		j.fail(err)
 	}
 	done := j.done()
-	done.Done.OutCut, done.Done.ErrCut = outs.stdout.cut, outs.stderr.cut
+	done.Done.OutCut, done.Done.ErrCut = outs.stdout.truncated(), outs.stderr.truncated()
 	return done
 }
 
@@ -161,24 +160,13 @@ func (j *job) order(o order) {
 	}
 }
 
-// orphanLook and longestOrphanLook limit the time between two looks for dead processes that the
-// command left to this one, its subreaper.
-const (
-	orphanLook        = 10 * time.Millisecond
-	longestOrphanLook = 100 * time.Millisecond
-)
-
-// wait copies output until the command has ended, has the killer end what it left, and returns when
-// no process is left: in a subreaper that means when there is no child.
-func (j *job) wait(outs *outputs, buf []byte) {
-	if err := j.copyOutput(outs, buf); err != nil {
-		j.fail(fmt.Errorf("watch command: %w", err))
-		j.order(kill)
-	}
-	if !j.hasEnded() {
-		// A process that traces the command sees its end first.
-		if _, err := j.reap(j.pid, 0); err != nil {
+// wait reaps until the command has ended, has the killer end what it left, and returns when no
+// process is left: in a subreaper that means when there is no child.
+func (j *job) wait() {
+	for !j.hasEnded() {
+		if _, err := j.reap(0); err != nil {
 			j.fail(fmt.Errorf("the command's end was not seen: %w", err))
+			return
 		}
 	}
 	// Usually the command was alone.
@@ -188,48 +176,15 @@ func (j *job) wait(outs *outputs, buf []byte) {
 	}
 }
 
-// copyOutput copies what the command writes until it has ended.
-func (j *job) copyOutput(outs *outputs, buf []byte) error {
-	ended, err := unix.PidfdOpen(j.pid, 0)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = unix.Close(ended) }()
-	pause := orphanLook
-	look := time.Now().Add(pause)
-	for {
-		now := time.Now()
-		if now.After(look) {
-			if j.reapAll(unix.WNOHANG); j.hasEnded() {
-				return nil
-			}
-			pause = min(2*pause, longestOrphanLook)
-			look = now.Add(pause)
-		}
-		fds, until := outs.watch(now, look)
-		fds = append(fds, unix.PollFd{Fd: int32(ended), Events: unix.POLLIN})
-		timeout := unix.NsecToTimespec(max(until.Sub(now), 0).Nanoseconds())
-		switch n, err := unix.Ppoll(fds, &timeout, nil); {
-		case err == unix.EINTR || err == nil && n == 0:
-		case err != nil:
-			return err
-		case fds[len(fds)-1].Revents != 0:
-			return nil
-		default:
-			outs.read(fds, buf)
-		}
-	}
-}
-
-// reap waits for a child, any if it is -1; with WNOHANG it does not wait, and returns 0 if none is
-// dead. It records the end of the command.
-func (j *job) reap(child, options int) (pid int, err error) {
+// reap waits for any child; with WNOHANG it does not wait, and returns 0 if none is dead. It records
+// the end of the command.
+func (j *job) reap(options int) (pid int, err error) {
 	var status syscall.WaitStatus
 	var usage syscall.Rusage
 	pid, err = ignoringEINTR(func() (int, error) {
-		return syscall.Wait4(child, &status, options|unix.WALL, &usage) // also one cloned with an odd exit signal
+		return syscall.Wait4(-1, &status, options|unix.WALL, &usage) // also one cloned with an odd exit signal
 	})
-	if err == nil && pid == j.pid {
+	if err == nil && pid == j.pid && !j.hasEnded() { // else the number is another's by now
 		j.record(status, &usage)
 	}
 	return pid, err
@@ -239,7 +194,7 @@ func (j *job) reap(child, options int) (pid int, err error) {
 // others.
 func (j *job) reapAll(options int) (none bool) {
 	for {
-		pid, err := j.reap(-1, options)
+		pid, err := j.reap(options)
 		if err != nil { // ECHILD
 			return true
 		}

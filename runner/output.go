@@ -4,147 +4,29 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"sync"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/forerunner-build/forerunner/sandbox"
+	"golang.org/x/sys/unix"
 )
 
-// An output is one stream of a command: a pipe, copied to a file up to a bound and then to nowhere,
-// so that the command is neither blocked nor killed by it. It belongs to the forking thread.
+// output is one stream of a command: a pipe, copied to a file up to a bound and then
+// to nowhere, so that the command is neither blocked nor killed by it.
 type output struct {
-	file  int // -1: discarded; then the command writes to the null device
-	pipe  int // our end; -1: nothing will come any more
-	child int // the command's end, until it is started; then -1
-	limit int64
+	file  *os.File // nil: discarded; then null is what the command gets
+	child *os.File // the command's end
+	pipe  *os.File // our end
+	fd    int      // of pipe, without what (*os.File).Fd does to it
+	limit int64    // 0: none
 
-	next time.Time // when to look for more
+	done chan struct{} // closed when the copier has ended; the following are its
 	n    int64
-	cut  bool // something was dropped
+	cut  bool
 	err  error
 }
 
-const (
-	// readPause is how long a stream is left alone once something was read from it: a command that
-	// prints line by line would otherwise wake the launcher for each.
-	readPause = 2 * time.Millisecond
-	// muchOutput is so much for one read that the pipe may be full soon.
-	muchOutput = outputBuffer / 4
-	// outputBuffer is as much as is read at once.
-	outputBuffer = 32 << 10
-)
-
-// openOutput copies to file, which it takes over; -1 is nowhere. The command's end is of its user,
-// who can open it as /dev/stdout.
-func openOutput(file int, limit int64, user *sandbox.User) (*output, error) {
-	o := &output{file: file, pipe: -1, child: -1, limit: limit}
-	if file < 0 {
-		var err error
-		o.child, err = openNull(unix.O_WRONLY)
-		return o, err
-	}
-	var fds [2]int
-	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
-		return o, fmt.Errorf("pipe: %w", err)
-	}
-	o.pipe, o.child = fds[0], fds[1]
-	// Only our end is non-blocking: a command does not expect that of its own.
-	err := unix.SetNonblock(o.pipe, true)
-	if err == nil && user != nil {
-		err = unix.Fchown(o.child, int(user.UID), int(user.GID))
-	}
-	return o, err
-}
-
-func openNull(flags int) (int, error) {
-	fd, err := unix.Open(os.DevNull, flags|unix.O_CLOEXEC, 0)
-	if err != nil {
-		return -1, &os.PathError{Op: "open", Path: os.DevNull, Err: err}
-	}
-	return fd, nil
-}
-
-// read copies as much as one read returns: n bytes, 0 if there is nothing now.
-func (o *output) read(buf []byte) (n int) {
-	n, err := ignoringEINTR(func() (int, error) { return unix.Read(o.pipe, buf) })
-	switch {
-	case err != nil: // EAGAIN
-		return 0
-	case n == 0: // nobody has the other end
-		_ = closeFD(&o.pipe)
-		return 0
-	}
-	o.write(buf[:n])
-	if n < muchOutput {
-		o.next = time.Now().Add(readPause)
-	}
-	return n
-}
-
-// drain takes what is in the pipe now and does not wait for more: a command may have passed its
-// descriptor on to a process that is not its own, and that may go on writing, hence the bound.
-func (o *output) drain(buf []byte) {
-	got := 0
-	for o.pipe >= 0 {
-		n := o.read(buf)
-		if n == 0 {
-			return
-		}
-		capacity, err := unix.FcntlInt(uintptr(o.pipe), unix.F_GETPIPE_SZ, 0)
-		if err != nil {
-			o.err = errors.Join(o.err, fmt.Errorf("ask for the size of a pipe: %w", err))
-			return
-		}
-		if got += n; got >= capacity {
-			return
-		}
-	}
-}
-
-func (o *output) write(p []byte) {
-	if o.limit > 0 && int64(len(p)) > o.limit-o.n {
-		p = p[:o.limit-o.n]
-		o.cut = true
-	}
-	for len(p) > 0 && o.err == nil {
-		n, err := ignoringEINTR(func() (int, error) { return unix.Write(o.file, p) })
-		if err != nil {
-			o.err = fmt.Errorf("write output file: %w", err)
-			return
-		}
-		o.n += int64(n)
-		p = p[n:]
-	}
-}
-
-func (o *output) close() {
-	_ = closeFD(&o.pipe)
-	_ = closeFD(&o.child)
-	if err := closeFD(&o.file); err != nil {
-		o.err = errors.Join(o.err, fmt.Errorf("close output file: %w", err))
-	}
-}
-
-// closeFD closes a descriptor unless it is -1, which it is afterwards.
-func closeFD(fd *int) (err error) {
-	if *fd >= 0 {
-		err = unix.Close(*fd)
-		*fd = -1
-	}
-	return err
-}
-
-func ignoringEINTR(call func() (int, error)) (int, error) {
-	for {
-		n, err := call()
-		if err != unix.EINTR {
-			return n, err
-		}
-	}
-}
-
-// outputs are the descriptors that a command starts with.
+// outputs are the descriptors a command starts with, and the copiers behind them.
 type outputs struct {
 	stdin          int // -1: none
 	stdout, stderr *output
@@ -153,64 +35,157 @@ type outputs struct {
 // openOutputs takes the files for the streams over from m.
 func openOutputs(m *message) (*outputs, error) {
 	o := &outputs{}
-	var errs [3]error
+	var err1, err2, err3 error
 	// One for each command: what a command sets on it (O_NONBLOCK, a lock) is not for the next.
-	o.stdin, errs[0] = openNull(unix.O_RDONLY)
-	o.stdout, errs[1] = openOutput(m.take(fileStdout), m.Run.MaxOutputBytes, m.Run.Policy.User)
-	o.stderr, errs[2] = openOutput(m.take(fileStderr), m.Run.MaxOutputBytes, m.Run.Policy.User)
-	if err := errors.Join(errs[:]...); err != nil {
-		o.close()
-		return nil, err
+	if o.stdin, err1 = unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0); err1 != nil {
+		err1 = &os.PathError{Op: "open", Path: os.DevNull, Err: err1}
 	}
+	o.stdout, err2 = openOutput(m.take(fileStdout), m.Run.MaxOutputBytes, m.Run.Policy.User)
+	o.stderr, err3 = openOutput(m.take(fileStderr), m.Run.MaxOutputBytes, m.Run.Policy.User)
+	if err := errors.Join(err1, err2, err3); err != nil {
+		return nil, errors.Join(err, o.close())
+	}
+	o.stdout.startCopy()
+	o.stderr.startCopy()
 	return o, nil
 }
 
 func (o *outputs) childFiles() []uintptr {
-	return []uintptr{uintptr(o.stdin), uintptr(o.stdout.child), uintptr(o.stderr.child)}
+	return []uintptr{uintptr(o.stdin), o.stdout.child.Fd(), o.stderr.child.Fd()}
 }
 
-// handOver gives up the command's ends, which it has now: then its last process closes them.
-func (o *outputs) handOver() {
-	for _, fd := range []*int{&o.stdin, &o.stdout.child, &o.stderr.child} {
-		_ = closeFD(fd)
+// finish takes what is in the pipes and closes everything, when nothing of the command
+// is alive.
+func (o *outputs) finish() error {
+	return errors.Join(unix.Close(o.stdin), o.stdout.finish(), o.stderr.finish())
+}
+
+// close undoes a half-done openOutputs.
+func (o *outputs) close() error {
+	var errs []error
+	if o.stdin >= 0 {
+		errs = append(errs, unix.Close(o.stdin))
 	}
-}
-
-// watch returns what to poll at that time, and when to poll again at the latest.
-func (o *outputs) watch(now, latest time.Time) (fds []unix.PollFd, until time.Time) {
 	for _, out := range []*output{o.stdout, o.stderr} {
-		switch {
-		case out.pipe < 0:
-		case !now.Before(out.next):
-			fds = append(fds, unix.PollFd{Fd: int32(out.pipe), Events: unix.POLLIN})
-		case out.next.Before(latest):
-			latest = out.next
+		if out != nil {
+			errs = append(errs, out.closeFiles())
 		}
 	}
-	return fds, latest
+	return errors.Join(errs...)
 }
 
-// read copies from the pipes that are ready.
-func (o *outputs) read(fds []unix.PollFd, buf []byte) {
-	for _, fd := range fds {
-		for _, out := range []*output{o.stdout, o.stderr} {
-			if fd.Revents != 0 && int(fd.Fd) == out.pipe {
-				out.read(buf)
+// openOutput copies to file, which is closed in the end; -1 is nowhere. The command's end is of its
+// user, who can open it as /dev/stdout.
+func openOutput(file int, limit int64, user *sandbox.User) (*output, error) {
+	o := &output{limit: limit, done: make(chan struct{})}
+	if file < 0 {
+		var err error
+		o.child, err = os.OpenFile(os.DevNull, os.O_WRONLY, 0)
+		return o, err
+	}
+	o.file = os.NewFile(uintptr(file), "output file")
+	var fds [2]int
+	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
+		return nil, errors.Join(fmt.Errorf("pipe: %w", err), o.file.Close())
+	}
+	// Only our end is non-blocking: a command does not expect that of its own.
+	err := unix.SetNonblock(fds[0], true)
+	if err == nil && user != nil {
+		err = unix.Fchown(fds[1], int(user.UID), int(user.GID))
+	}
+	if err != nil {
+		return nil, errors.Join(err, o.file.Close(), unix.Close(fds[0]), unix.Close(fds[1]))
+	}
+	o.fd = fds[0]
+	o.pipe = os.NewFile(uintptr(fds[0]), "output pipe")
+	o.child = os.NewFile(uintptr(fds[1]), "output pipe")
+	return o, nil
+}
+
+// copyBuffers are the buffers of copiers. New ones for each command would cost the kernel time, and
+// would be most of a launcher's garbage.
+var copyBuffers = sync.Pool{New: func() any { return new([32 << 10]byte) }}
+
+func (o *output) startCopy() {
+	if o.pipe == nil {
+		close(o.done)
+		return
+	}
+	go func() {
+		defer close(o.done)
+		buffer := copyBuffers.Get().(*[32 << 10]byte)
+		defer copyBuffers.Put(buffer)
+		buf := buffer[:]
+		for {
+			n, err := o.pipe.Read(buf)
+			o.write(buf[:n])
+			if err != nil {
+				break // finish wants it to end
 			}
 		}
+		o.drain(buf)
+	}()
+}
+
+// drain takes what is in the pipe now and does not wait for more: a command may have
+// passed its descriptor on to a process that is not its own, and that may go on
+// writing, hence the bound.
+func (o *output) drain(buf []byte) {
+	// Not its capacity: pieces that were spliced into it may be larger than it says.
+	left, err := unix.IoctlGetInt(o.fd, unix.TIOCINQ)
+	if err != nil {
+		o.err = errors.Join(o.err, fmt.Errorf("ask what is in a pipe: %w", err))
+		return
+	}
+	for left > 0 {
+		n, err := unix.Read(o.fd, buf)
+		if err == unix.EINTR {
+			continue
+		}
+		if err != nil || n == 0 {
+			return
+		}
+		o.write(buf[:n])
+		left -= n
 	}
 }
 
-// finish takes what is in the pipes and closes everything, when nothing of the command is alive.
-func (o *outputs) finish(buf []byte) error {
-	o.stdout.drain(buf)
-	o.stderr.drain(buf)
-	o.close()
-	return errors.Join(o.stdout.err, o.stderr.err)
+func (o *output) write(p []byte) {
+	if o.limit > 0 && int64(len(p)) > o.limit-o.n {
+		p = p[:o.limit-o.n]
+		o.cut = true
+	}
+	if len(p) == 0 || o.err != nil {
+		return
+	}
+	n, err := o.file.Write(p)
+	o.n += int64(n)
+	if err != nil {
+		o.err = fmt.Errorf("write output file: %w", err)
+	}
 }
 
-func (o *outputs) close() {
-	_ = closeFD(&o.stdin)
-	o.stdout.close()
-	o.stderr.close()
+// finish ends the copier when it has taken all that was written so far.
+func (o *output) finish() error {
+	if o.pipe == nil {
+		return o.closeFiles()
+	}
+	if err := o.pipe.SetReadDeadline(time.Now()); err != nil {
+		return errors.Join(err, o.closeFiles())
+	}
+	<-o.done
+	return errors.Join(o.err, o.closeFiles())
+}
+
+// truncated may be asked after finish.
+func (o *output) truncated() bool { return o.cut }
+
+func (o *output) closeFiles() error {
+	var errs []error
+	for _, f := range []*os.File{o.child, o.pipe, o.file} {
+		if f != nil {
+			errs = append(errs, f.Close())
+		}
+	}
+	return errors.Join(errs...)
 }

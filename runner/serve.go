@@ -153,7 +153,6 @@ func (s *server) notApart() string {
 // serve does commands on the calling thread, a forking one, until the worker is gone.
 func (s *server) serve() error {
 	heap := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
-	buf := make([]byte, outputBuffer)
 	for {
 		m, err := s.link.receive()
 		if err != nil {
@@ -166,7 +165,7 @@ func (s *server) serve() error {
 		done := message{Kind: kindDone, ID: m.ID}
 		if err == nil {
 			var here bool
-			if done, here = s.run(f, &m, buf); !here {
+			if done, here = s.run(f, &m); !here {
 				return nil
 			}
 		} else {
@@ -176,9 +175,6 @@ func (s *server) serve() error {
 		if err := s.link.send(done); err != nil {
 			return nil // the worker is gone, and nothing is left of the command
 		}
-		if f != nil && f.sandbox != nil {
-			f.sandbox.Look()
-		}
 		if metrics.Read(heap); heap[0].Value.Uint64() > collectAbove {
 			runtime.GC()
 		}
@@ -186,7 +182,7 @@ func (s *server) serve() error {
 }
 
 // run does one command, unless the worker is gone.
-func (s *server) run(f *forker, m *message, buf []byte) (done message, here bool) {
+func (s *server) run(f *forker, m *message) (done message, here bool) {
 	j := newJob(s, m)
 	s.mu.Lock()
 	gone, stopped := s.gone, s.stopped == m.ID
@@ -198,7 +194,7 @@ func (s *server) run(f *forker, m *message, buf []byte) (done message, here bool
 	if stopped {
 		j.stop(terminate)
 	}
-	f.call(func() { done = j.run(f, m, buf) })
+	f.call(func() { done = j.run(f, m) })
 	s.mu.Lock()
 	s.current = nil
 	s.mu.Unlock()

@@ -100,6 +100,15 @@ func (s blockingSocket) write(p, oob []byte) error {
 func (s blockingSocket) shut() error  { return unix.Shutdown(int(s), unix.SHUT_WR) }
 func (s blockingSocket) close() error { return unix.Close(int(s)) }
 
+func ignoringEINTR(call func() (int, error)) (int, error) {
+	for {
+		n, err := call()
+		if err != unix.EINTR {
+			return n, err
+		}
+	}
+}
+
 // writeStop tells a launcher to stop a command.
 func writeStop(to socket, id uint64) error {
 	return to.write(binary.NativeEndian.AppendUint64(nil, id), nil)

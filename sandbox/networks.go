@@ -15,7 +15,6 @@ type networks struct {
 	ready chan *network
 	fresh bool     // for each command
 	last  *network // that of the last command, unless it had one made for it alone; nil: there is none
-	clean bool     // last was found untouched since then
 	said  []byte   // by witnesses
 }
 
@@ -33,28 +32,13 @@ func (n *networks) run() {
 	}
 }
 
-// look drops the network of the last command, which has ended, if that left something in it.
-func (n *networks) look() {
-	if n.last == nil || n.clean {
-		return
-	}
-	if n.clean = n.last.untouched(n.said); !n.clean {
-		n.drop()
-	}
-}
-
-func (n *networks) drop() {
-	n.last.close()
-	n.last = nil
-}
-
 // enter takes the calling thread to the network of a command of u. The last command has ended.
 func (n *networks) enter(u *User) error {
 	now := time.Now()
-	if n.last != nil && !n.last.trusted(now) {
-		n.drop()
+	if n.last != nil && !n.last.untouched(now, n.said) {
+		n.last.close()
+		n.last = nil
 	}
-	n.look()
 	// The machine's root owns the namespace, and may write its files.
 	if u.isRoot() || n.fresh {
 		made := <-n.ready
@@ -66,7 +50,6 @@ func (n *networks) enter(u *User) error {
 		made.entered = now
 		n.last = made
 	}
-	n.clean = false
 	return n.last.enter()
 }
 
@@ -94,8 +77,8 @@ func (n *network) make() (err error) {
 	if err := loopbackUp(); err != nil {
 		return fmt.Errorf("bring loopback up: %w", err)
 	}
-	if n.fd, err = ownNamespace("net"); err != nil {
-		return err
+	if n.fd, err = unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
+		return fmt.Errorf("open network namespace: %w", err)
 	}
 	n.witnesses = openWitnesses()
 	return nil

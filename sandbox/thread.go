@@ -58,9 +58,6 @@ func (t *Thread) NotApart() error { return t.notApart }
 // After an error Enter tries again.
 func (t *Thread) Prepare() { _ = t.prepare() }
 
-// Look finds out ahead what the next command needs to know of the last one, which has ended.
-func (t *Thread) Look() { t.box.networks.look() }
-
 // prepare takes the thread to new namespaces, unless it is there already.
 func (t *Thread) prepare() error {
 	if t.prepared {
