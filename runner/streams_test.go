@@ -1,13 +1,18 @@
 package runner_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
+	"path/filepath"
+	"runtime"
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -34,6 +39,7 @@ func pattern(begin, end int) string {
 }
 
 func writerMain(steps []string) error {
+	runtime.LockOSThread() // a thread traces, not a process
 	w := &writer{fd: [2]int{1, 2}}
 	for _, step := range steps {
 		var n int
@@ -83,6 +89,17 @@ func (w *writer) step(verb string, n int) (err error) {
 		return other.Start()
 	case "die":
 		return unix.Kill(unix.Getpid(), unix.SIGKILL)
+	case "splice": // from a socket, as much as the pipe takes, and say how much that was
+		return w.splice(n)
+	case "trace": // the process of that number, which reads a line from the file "go" and ends
+		if err := unix.PtraceSeize(n); err != nil {
+			return err
+		}
+		if err := os.WriteFile("go", []byte("\n"), 0); err != nil {
+			return err
+		}
+		var end unix.Siginfo
+		return unix.Waitid(unix.P_PID, n, &end, unix.WEXITED|unix.WNOWAIT, nil)
 	default:
 		return errors.New("unknown")
 	}
@@ -104,6 +121,32 @@ func (w *writer) write(stream, n int) error {
 		text = text[max(n, 0):]
 		w.written[stream] += max(n, 0)
 	}
+	return nil
+}
+
+func (w *writer) splice(n int) error {
+	pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_NONBLOCK, 0)
+	if err != nil {
+		return err
+	}
+	if err := unix.SetsockoptInt(pair[0], unix.SOL_SOCKET, unix.SO_SNDBUFFORCE, 4*n); err != nil {
+		return err
+	}
+	begin := w.written[0]
+	if n, err = unix.Write(pair[0], []byte(pattern(begin, begin+n))); err != nil {
+		return err
+	}
+	for w.written[0] < begin+n {
+		moved, err := unix.Splice(pair[1], nil, w.fd[0], nil, begin+n-w.written[0], unix.SPLICE_F_NONBLOCK)
+		if err == unix.EAGAIN {
+			break
+		}
+		if err != nil {
+			return err
+		}
+		w.written[0] += int(moved)
+	}
+	fmt.Fprint(os.Stderr, w.written[0])
 	return nil
 }
 
@@ -147,6 +190,82 @@ func TestStreams(t *testing.T) {
 			}
 			launchertest.AssertNothingLeft(t)
 		})
+	}
+}
+
+// TestSplicedOutput: what is spliced from a socket is in pieces larger than a page, so a pipe has
+// more than its size.
+func TestSplicedOutput(t *testing.T) {
+	l := launchertest.Plain(t, nil)
+	for range 10 {
+		cmd := launchertest.Command(t, executable(t), "out 1", "splice 400000", "die")
+		cmd.Env = append(cmd.Env, writerVar+"=1")
+		launchertest.Run(t, l, cmd)
+		var n int
+		if _, err := fmt.Sscan(launchertest.Read(t, cmd.Stderr), &n); err != nil {
+			t.Fatal(err)
+		}
+		if got := launchertest.Read(t, cmd.Stdout); got != pattern(0, n) {
+			t.Errorf("stdout has %d bytes, want %d, or others", len(got), n)
+		}
+	}
+}
+
+// TestTracerWrites: a process that traces the command may write what the pipe does not take before
+// it lets the launcher see the command's end.
+func TestTracerWrites(t *testing.T) {
+	l := launchertest.Plain(t, nil)
+	cmd := launchertest.Command(t, "/bin/sh", "-c", `"$0" "trace $$" "err 300000" & read line <go; exit 7`, executable(t))
+	cmd.Env = append(cmd.Env, writerVar+"=1", "GORACE="+os.Getenv("GORACE"))
+	cmd.Timeout = 10 * time.Second // else it would hang
+	if err := unix.Mkfifo(filepath.Join(cmd.Dir, "go"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	r := launchertest.Run(t, l, cmd)
+	if r.Cause != runner.Exited || r.ExitCode != 7 {
+		t.Errorf("got %+v", r)
+	}
+	// It is killed once the launcher has seen that end.
+	if got := launchertest.Read(t, cmd.Stderr); got != pattern(0, len(got)) {
+		t.Errorf("stderr has others than the %d bytes", len(got))
+	}
+}
+
+// TestSlowOutputFile: a command that ended before it was stopped has not been stopped, also if its
+// output is still being written.
+func TestSlowOutputFile(t *testing.T) {
+	l := launchertest.Plain(t, nil)
+	cmd := launchertest.Shell(t, "head -c 110000 /dev/zero; exit 3") // two pipes take it, one does not
+	if err := unix.Mkfifo(cmd.Stdout, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	slow, err := os.OpenFile(cmd.Stdout, os.O_RDWR, 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer slow.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	ended := make(chan runner.Result, 1)
+	go func() {
+		r, err := l.Run(ctx, cmd)
+		if err != nil {
+			t.Error(err)
+		}
+		ended <- r
+	}()
+	launchertest.Eventually(t, "the pipe is full", func() bool {
+		n, err := unix.IoctlGetInt(int(slow.Fd()), unix.TIOCINQ)
+		return err == nil && n == 65536
+	})
+	launchertest.Eventually(t, "the command has ended", func() bool { return len(launchertest.Left()) == 0 })
+	cancel()
+	go func() {
+		time.Sleep(50 * time.Millisecond) // for the launcher to hear of it
+		_, _ = io.Copy(io.Discard, slow)
+	}()
+	if r := <-ended; r.Cause != runner.Exited || r.ExitCode != 3 {
+		t.Errorf("got %+v", r)
 	}
 }
 
