@@ -36,6 +36,13 @@ func helperMain() {
 		fmt.Println(runtime.NumCPU(), runtime.GOMAXPROCS(0))
 		os.Exit(0)
 	}
+	if os.Getenv(writerVar) != "" {
+		if err := writerMain(os.Args[1:]); err != nil {
+			fmt.Fprintln(os.Stderr, "writer:", err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
 	value, ok := os.LookupEnv(helperVar)
 	if !ok {
 		return

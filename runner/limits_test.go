@@ -114,3 +114,21 @@ func TestGroupCountsWhatNobodyWaitedFor(t *testing.T) {
 		t.Errorf("used %s of CPU; %+v", used, *r.Group)
 	}
 }
+
+// TestOrphansDoNotAddUp: processes that a command leaves to the launcher, and that have ended, do not
+// keep it from starting others.
+func TestOrphansDoNotAddUp(t *testing.T) {
+	for _, version := range []int{1, 2} {
+		t.Run(fmt.Sprintf("v%d", version), func(t *testing.T) {
+			slot := launchertest.Slot(t, version)
+			if err := slot.Limit(cgroup.Limits{Pids: 40}); err != nil {
+				t.Fatal(err)
+			}
+			cmd := launchertest.Shell(t, "i=0; while [ $i -lt 500 ]; do (:&); i=$((i+1)); done; exit 3")
+			r := launchertest.Run(t, launchertest.Sandboxed(t, slot), cmd)
+			if said := launchertest.Read(t, cmd.Stderr); r.ExitCode != 3 || said != "" {
+				t.Errorf("got %+v: %s", r, said)
+			}
+		})
+	}
+}
