@@ -64,15 +64,14 @@
 // processes that they left when they died.
 //
 // In the launcher process one locked thread does a command from the request to the answer: it waits
-// for the request, starts the command, copies its output, reaps, and prepares the namespaces of the
-// next one. No other thread has to wake up for it. Commands with another set of system calls have a
-// thread of their own, which the first one waits for. Two goroutines wait for what is rare: one for
-// stops and the end of the worker, which come by a socket of their own as the first thread may wait
-// in exec, and one makes networks. The killer, a goroutine, exists from the first stop, or the first
-// process that outlives its command, until no process is left; the next command waits for its end.
-// The garbage collector runs only between commands, because it cannot stop a thread that waits in
-// exec.
+// for the request, starts the command, prepares the namespaces of the next one, and reaps. No other
+// thread has to wake up for that. Commands with another set of system calls have a thread of their
+// own, which the first one waits for. Two copiers, goroutines, copy output while a command runs, and
+// neither they nor the tracer of a command keep it from being reaped.
 //
-// Output is read at most every two milliseconds while little comes, and a process that the command
-// left to the launcher stays a zombie for up to a tenth of a second.
+// Two goroutines wait for what is rare: one for stops and the end of the worker, which come by a
+// socket of their own as the first thread may wait in exec, and one makes networks. The killer, a
+// goroutine, exists from the first stop, or the first process that outlives its command, until no
+// process is left; the next command waits for its end. The garbage collector runs only between
+// commands, because it cannot stop a thread that waits in exec.
 package runner
