@@ -34,6 +34,7 @@ var floors = map[string]int{
 	"mountinfo":              0,
 	"logline":                0,
 	"paths":                  0,
+	"eintr":                  0,
 	"pause":                  0,
 	"printable":              0,
 	"refusal":                0,

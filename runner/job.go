@@ -10,6 +10,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/forerunner-build/forerunner/cgroup"
+	"github.com/forerunner-build/forerunner/eintr"
 )
 
 // A job is one command as the launcher sees it. The forking thread takes it from its output files
@@ -86,15 +87,8 @@ func (j *job) done() message {
 
 // started takes the result of the start.
 func (j *job) started(err error) {
-	var not *notStartedError
-	switch {
-	case err == nil:
-	case errors.As(err, &not) && !errors.Is(err, cgroup.ErrStranded):
-		j.mu.Lock()
-		j.out.NotStarted, j.out.ExitCode, j.out.Missing = not.text, not.exitCode, not.missing
-		j.mu.Unlock()
-	default:
-		j.fail(fmt.Errorf("start command: %w", err))
+	if err != nil {
+		j.notStarted(err)
 	}
 	switch {
 	case j.pid == 0:
@@ -103,6 +97,17 @@ func (j *job) started(err error) {
 	case j.isStopped():
 		j.order(look)
 	}
+}
+
+func (j *job) notStarted(err error) {
+	var not *notStartedError
+	if !errors.As(err, &not) || errors.Is(err, cgroup.ErrStranded) {
+		j.fail(fmt.Errorf("start command: %w", err))
+		return
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.out.NotStarted, j.out.ExitCode, j.out.Missing = not.text, not.exitCode, not.missing
 }
 
 // end waits for the end of the killer: what it does later would be done to the next command.
@@ -181,7 +186,7 @@ func (j *job) wait() {
 func (j *job) reap(options int) (pid int, err error) {
 	var status syscall.WaitStatus
 	var usage syscall.Rusage
-	pid, err = ignoringEINTR(func() (int, error) {
+	pid, err = eintr.Ignore(func() (int, error) {
 		return syscall.Wait4(-1, &status, options|unix.WALL, &usage) // also one cloned with an odd exit signal
 	})
 	if err == nil && pid == j.pid && !j.hasEnded() { // else the number is another's by now

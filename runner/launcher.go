@@ -39,10 +39,11 @@ type LauncherOptions struct {
 
 // Launcher runs commands, one at a time, in its own process.
 type Launcher struct {
-	link  *link
-	stops socket // by which the launcher learns what to stop, and that this process has died
-	proc  *os.Process
-	slot  *cgroup.Slot
+	link *link
+	// The launcher learns by stops what to stop, and by the ends of both that this process has died.
+	messages, stops polledSocket
+	proc            *os.Process
+	slot            *cgroup.Slot
 	// meter is of slot, and belongs to the goroutine that set busy; nil without a cgroup.
 	meter *cgroup.Meter
 	log   *zap.Logger
@@ -104,19 +105,18 @@ func StartLauncher(ctx context.Context, o LauncherOptions) (*Launcher, error) {
 
 // connect makes the sockets of a launcher, and returns its ends.
 func (l *Launcher) connect() (theirs []*os.File, err error) {
-	messages, message, err := socketPair()
-	if err != nil {
+	var message, stop *os.File
+	if l.messages, message, err = socketPair(); err != nil {
 		return nil, err
 	}
-	stops, stop, err := socketPair()
-	if err != nil {
-		return nil, errors.Join(err, messages.close(), message.Close())
+	if l.stops, stop, err = socketPair(); err != nil {
+		return nil, errors.Join(err, l.messages.Close(), message.Close())
 	}
-	l.link, l.stops = newLink(messages), stops
+	l.link = newLink(l.messages)
 	return []*os.File{message, stop}, nil
 }
 
-func (l *Launcher) disconnect() error { return errors.Join(l.link.close(), l.stops.close()) }
+func (l *Launcher) disconnect() error { return errors.Join(l.messages.Close(), l.stops.Close()) }
 
 // spawn starts the process of l.
 func (l *Launcher) spawn(form logline.Form) error {
@@ -328,7 +328,7 @@ func (l *Launcher) Close(ctx context.Context) error {
 		// The launcher sees the end of both, kills and exits; its ends of the sockets stay open until
 		// then, and hear waits for that.
 		close(l.quit)
-		if err := errors.Join(l.link.shut(), l.stops.shut()); err != nil && !errors.Is(err, unix.ENOTCONN) {
+		if err := errors.Join(l.messages.CloseWrite(), l.stops.CloseWrite()); err != nil && !errors.Is(err, unix.ENOTCONN) {
 			l.log.Warn("cannot stop the launcher", zap.Error(err))
 			_ = l.proc.Kill() // it may be gone already
 		}

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/forerunner-build/forerunner/eintr"
 	"github.com/forerunner-build/forerunner/sandbox"
 	"golang.org/x/sys/unix"
 )
@@ -138,10 +139,7 @@ func (o *output) drain(buf []byte) {
 		return
 	}
 	for left > 0 {
-		n, err := unix.Read(o.fd, buf)
-		if err == unix.EINTR {
-			continue
-		}
+		n, err := eintr.Ignore(func() (int, error) { return unix.Read(o.fd, buf) })
 		if err != nil || n == 0 {
 			return
 		}

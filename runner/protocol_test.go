@@ -18,7 +18,7 @@ func TestDeathWithSomethingUnread(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := newLink(socket)
-	defer l.close()
+	defer socket.Close()
 	if err := l.send(message{Kind: kindRun}); err != nil {
 		t.Fatal(err)
 	}

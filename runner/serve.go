@@ -161,16 +161,9 @@ func (s *server) serve() error {
 		if m.Kind != kindRun || m.Run == nil {
 			return fmt.Errorf("a message of kind %d", m.Kind)
 		}
-		f, err := s.forkerOf(&m.Run.Policy)
-		done := message{Kind: kindDone, ID: m.ID}
-		if err == nil {
-			var here bool
-			if done, here = s.run(f, &m); !here {
-				return nil
-			}
-		} else {
-			m.closeFiles()
-			done.Fault = fmt.Sprintf("start command: %v", err)
+		done, here := s.run(&m)
+		if !here {
+			return nil
 		}
 		if err := s.link.send(done); err != nil {
 			return nil // the worker is gone, and nothing is left of the command
@@ -182,7 +175,12 @@ func (s *server) serve() error {
 }
 
 // run does one command, unless the worker is gone.
-func (s *server) run(f *forker, m *message) (done message, here bool) {
+func (s *server) run(m *message) (done message, here bool) {
+	f, err := s.forkerOf(&m.Run.Policy)
+	if err != nil {
+		m.closeFiles()
+		return message{Kind: kindDone, ID: m.ID, Fault: fmt.Sprintf("start command: %v", err)}, true
+	}
 	j := newJob(s, m)
 	s.mu.Lock()
 	gone, stopped := s.gone, s.stopped == m.ID

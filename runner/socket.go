@@ -9,6 +9,8 @@ import (
 	"os"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/forerunner-build/forerunner/eintr"
 )
 
 // A socket is one end of a pair of stream sockets.
@@ -16,21 +18,17 @@ type socket interface {
 	read(p, oob []byte) (n, oobn int, err error)
 	// write writes all of p; oob travels with the first byte.
 	write(p, oob []byte) error
-	// shut ends what this side has to say.
-	shut() error
-	close() error
 }
 
 // socketPair makes a pair: the one end for this process, the other for a child.
-func socketPair() (ours socket, theirs *os.File, err error) {
+func socketPair() (ours polledSocket, theirs *os.File, err error) {
 	fds, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
-		return nil, nil, fmt.Errorf("socket pair: %w", err)
+		return ours, nil, fmt.Errorf("socket pair: %w", err)
 	}
 	theirs = os.NewFile(uintptr(fds[1]), "launcher's socket")
-	ours, err = newPolledSocket(fds[0])
-	if err != nil {
-		return nil, nil, errors.Join(err, theirs.Close())
+	if ours, err = newPolledSocket(fds[0]); err != nil {
+		return ours, nil, errors.Join(err, theirs.Close())
 	}
 	return ours, theirs, nil
 }
@@ -69,14 +67,11 @@ func (s polledSocket) write(p, oob []byte) error {
 	return err
 }
 
-func (s polledSocket) shut() error  { return s.CloseWrite() }
-func (s polledSocket) close() error { return s.Close() }
-
 // A blockingSocket is a descriptor that its thread waits for.
 type blockingSocket int
 
 func (s blockingSocket) read(p, oob []byte) (n, oobn int, err error) {
-	n, err = ignoringEINTR(func() (n int, err error) {
+	n, err = eintr.Ignore(func() (n int, err error) {
 		n, oobn, _, _, err = unix.Recvmsg(int(s), p, oob, unix.MSG_CMSG_CLOEXEC)
 		return n, err
 	})
@@ -88,7 +83,7 @@ func (s blockingSocket) read(p, oob []byte) (n, oobn int, err error) {
 
 func (s blockingSocket) write(p, oob []byte) error {
 	for len(p) > 0 {
-		n, err := ignoringEINTR(func() (int, error) { return unix.SendmsgN(int(s), p, oob, nil, unix.MSG_NOSIGNAL) })
+		n, err := eintr.Ignore(func() (int, error) { return unix.SendmsgN(int(s), p, oob, nil, unix.MSG_NOSIGNAL) })
 		if err != nil {
 			return err
 		}
@@ -97,21 +92,10 @@ func (s blockingSocket) write(p, oob []byte) error {
 	return nil
 }
 
-func (s blockingSocket) shut() error  { return unix.Shutdown(int(s), unix.SHUT_WR) }
-func (s blockingSocket) close() error { return unix.Close(int(s)) }
-
-func ignoringEINTR(call func() (int, error)) (int, error) {
-	for {
-		n, err := call()
-		if err != unix.EINTR {
-			return n, err
-		}
-	}
-}
-
 // writeStop tells a launcher to stop a command.
-func writeStop(to socket, id uint64) error {
-	return to.write(binary.NativeEndian.AppendUint64(nil, id), nil)
+func writeStop(to io.Writer, id uint64) error {
+	_, err := to.Write(binary.NativeEndian.AppendUint64(nil, id))
+	return err
 }
 
 // readStop returns the next command to stop.

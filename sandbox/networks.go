@@ -77,8 +77,8 @@ func (n *network) make() (err error) {
 	if err := loopbackUp(); err != nil {
 		return fmt.Errorf("bring loopback up: %w", err)
 	}
-	if n.fd, err = unix.Open("/proc/thread-self/ns/net", unix.O_RDONLY|unix.O_CLOEXEC, 0); err != nil {
-		return fmt.Errorf("open network namespace: %w", err)
+	if n.fd, err = ownNamespace("net"); err != nil {
+		return err
 	}
 	n.witnesses = openWitnesses()
 	return nil

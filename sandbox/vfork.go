@@ -10,6 +10,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/forerunner-build/forerunner/eintr"
 )
 
 // The standard library copies the memory of the forking process for a child in a new user
@@ -206,12 +208,7 @@ func address[T any](b *birth, p *T) uintptr {
 }
 
 func wait4Of(pid int) (int, error) {
-	for {
-		got, err := syscall.Wait4(pid, nil, unix.WALL, nil)
-		if err != unix.EINTR {
-			return got, err
-		}
-	}
+	return eintr.Ignore(func() (int, error) { return syscall.Wait4(pid, nil, unix.WALL, nil) })
 }
 
 // fork returns in the parent only, when the child executes or has ended. The variables are declared

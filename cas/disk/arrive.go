@@ -18,6 +18,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/disk/tamper"
+	"github.com/forerunner-build/forerunner/eintr"
 )
 
 // reserve makes room for a file, or a part of one, of that cost. admitted, within
@@ -106,7 +107,7 @@ func (f *files) createTemp() (*os.File, error) {
 // newFile makes a file, without the attempt of os.OpenFile to poll it, which takes five calls.
 func newFile(path string) (*os.File, error) {
 	const flags = unix.O_RDWR | unix.O_CREAT | unix.O_EXCL | unix.O_CLOEXEC
-	fd, err := ignoringEINTR(func() (int, error) { return unix.Open(path, flags, 0o444) })
+	fd, err := eintr.Ignore(func() (int, error) { return unix.Open(path, flags, 0o444) })
 	if err != nil {
 		return nil, &fs.PathError{Op: "open", Path: path, Err: err}
 	}
@@ -193,7 +194,7 @@ func (f *files) rename(from, path string) error {
 
 // replace is os.Rename without its look at path, where never is a folder.
 func replace(from, path string) error {
-	_, err := ignoringEINTR(func() (int, error) { return 0, unix.Rename(from, path) })
+	_, err := eintr.Ignore(func() (int, error) { return 0, unix.Rename(from, path) })
 	if err != nil {
 		return &os.LinkError{Op: "rename", Old: from, New: path, Err: err}
 	}

@@ -17,6 +17,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/disk/folder"
 	"github.com/forerunner-build/forerunner/cas/disk/tamper"
+	"github.com/forerunner-build/forerunner/eintr"
 	tempfolder "github.com/forerunner-build/forerunner/vfs/folder"
 )
 
@@ -227,9 +228,9 @@ func (f *files) withFile(k digest.Digest, use func(fd int, path string) error) e
 // longer than to read a small file. The kernel permits it for files of this user.
 func openSmall(path string) (int, error) {
 	const flags = unix.O_RDONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC // a pipe or device delays nothing
-	fd, err := ignoringEINTR(func() (int, error) { return unix.Open(path, flags|unix.O_NOATIME, 0) })
+	fd, err := eintr.Ignore(func() (int, error) { return unix.Open(path, flags|unix.O_NOATIME, 0) })
 	if err == unix.EPERM {
-		return ignoringEINTR(func() (int, error) { return unix.Open(path, flags, 0) })
+		return eintr.Ignore(func() (int, error) { return unix.Open(path, flags, 0) })
 	}
 	return fd, err
 }
@@ -239,7 +240,7 @@ func readAtMost(fd int, path string, size int64) ([]byte, error) {
 	b := make([]byte, size+1)
 	n := 0
 	for n < len(b) {
-		m, err := ignoringEINTR(func() (int, error) { return unix.Read(fd, b[n:]) })
+		m, err := eintr.Ignore(func() (int, error) { return unix.Read(fd, b[n:]) })
 		if err != nil {
 			return nil, &fs.PathError{Op: "read", Path: path, Err: err}
 		}
@@ -249,14 +250,6 @@ func readAtMost(fd int, path string, size int64) ([]byte, error) {
 		}
 	}
 	return b[:n:n], nil
-}
-
-func ignoringEINTR(call func() (int, error)) (int, error) {
-	for {
-		if n, err := call(); err != unix.EINTR {
-			return n, err
-		}
-	}
 }
 
 // drop forgets k if its damaged file is still the one of that generation, and moves the file away

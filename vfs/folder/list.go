@@ -6,6 +6,8 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/forerunner-build/forerunner/eintr"
 )
 
 // listings are buffers for the names of a folder. A walk of a few empty folders follows each
@@ -18,10 +20,7 @@ func list(fd int, each func(name string, kind byte) error) error {
 	buffer := listings.Get().(*[8 << 10]byte)
 	defer listings.Put(buffer)
 	for {
-		n, err := unix.Getdents(fd, buffer[:])
-		if err == unix.EINTR {
-			continue
-		}
+		n, err := eintr.Ignore(func() (int, error) { return unix.Getdents(fd, buffer[:]) })
 		if err != nil || n <= 0 {
 			return err
 		}

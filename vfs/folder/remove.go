@@ -9,6 +9,8 @@ import (
 	"strconv"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/forerunner-build/forerunner/eintr"
 )
 
 // maxOpenFolders limits the depth to which folders stay open during a removal. Each level takes a
@@ -150,12 +152,9 @@ func (r *remover) moveUp(dir int, name string) error {
 // openFolder opens a folder to remove its entries. It is no os.File, which asks the kernel more.
 func openFolder(dir int, name string) (int, error) {
 	makeOurs(dir, name)
-	for {
-		fd, err := unix.Openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
-		if err != unix.EINTR {
-			return fd, err
-		}
-	}
+	return eintr.Ignore(func() (int, error) {
+		return unix.Openat(dir, name, unix.O_RDONLY|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	})
 }
 
 // makeOurs gives us the access to a folder that its mode may deny. If that fails, the next step

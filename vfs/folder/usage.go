@@ -5,6 +5,8 @@ import (
 	"math"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/forerunner-build/forerunner/eintr"
 )
 
 const (
@@ -78,7 +80,7 @@ func (u *adder) folder(base int, path string, walks int) {
 			u.folder(base, below, walks)
 			continue
 		}
-		if fd, err := openBelow(base, below, unix.O_PATH); err == nil {
+		if fd, err := OpenBelow(base, below, unix.O_PATH); err == nil {
 			u.folder(fd, ".", walks+1)
 			_ = unix.Close(fd)
 		}
@@ -87,7 +89,7 @@ func (u *adder) folder(base int, path string, walks int) {
 
 // list adds the contents of a folder, and returns the folders in it.
 func (u *adder) list(base int, path string) (folders []string) {
-	fd, err := openBelow(base, path, unix.O_RDONLY)
+	fd, err := OpenBelow(base, path, unix.O_RDONLY)
 	if err != nil {
 		return nil // removed in the meantime
 	}
@@ -109,15 +111,12 @@ func (u *adder) list(base int, path string) (folders []string) {
 	return folders
 }
 
-// openBelow opens a folder below another, to which no symlink leads.
-func openBelow(base int, path string, flags uint64) (int, error) {
-	for {
-		fd, err := unix.Openat2(base, path, &unix.OpenHow{
+// OpenBelow opens a folder below another, to which no symlink leads.
+func OpenBelow(base int, path string, flags uint64) (int, error) {
+	return eintr.Ignore(func() (int, error) {
+		return unix.Openat2(base, path, &unix.OpenHow{
 			Flags:   flags | unix.O_DIRECTORY | unix.O_CLOEXEC,
 			Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_BENEATH,
 		})
-		if !errors.Is(err, unix.EINTR) {
-			return fd, err
-		}
-	}
+	})
 }

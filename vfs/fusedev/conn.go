@@ -105,9 +105,10 @@ func (c *Conn) Serve() {
 	c.in.giveBack()
 }
 
-// Pass is to be called before the answer to a request waits, so that others need not wait until it has
-// taken too long. It may be called again. The number is fuse.InHeader.Unique. The channel is closed when the mount is gone, and with it whoever waits for
-// the answer. For number 0, which is of another mount, Pass does nothing.
+// Pass is to be called before the answer to a request waits, so that others need not wait until it
+// has taken too long. It may be called again. The number is fuse.InHeader.Unique. The channel is
+// closed when the mount is gone, and with it whoever waits for the answer. For number 0, which is of
+// another mount, Pass does nothing.
 func (c *Conn) Pass(request uint64) (gone <-chan struct{}) {
 	if request == 0 {
 		return nil

@@ -9,6 +9,8 @@ import (
 	"strings"
 
 	"golang.org/x/sys/unix"
+
+	vfsfolder "github.com/forerunner-build/forerunner/vfs/folder"
 )
 
 // openTop opens the folder of a root, for openStraight.
@@ -22,9 +24,7 @@ func openTop(root *os.Root) (*os.File, error) {
 
 // openStraight opens the directory dir below the folder top, if no symlink leads to it.
 func openStraight(top int, dir string) (int, error) {
-	return unix.Openat2(top, dir, &unix.OpenHow{
-		Flags: unix.O_PATH | unix.O_DIRECTORY | unix.O_CLOEXEC, Resolve: unix.RESOLVE_NO_SYMLINKS | unix.RESOLVE_BENEATH,
-	})
+	return vfsfolder.OpenBelow(top, dir, unix.O_PATH)
 }
 
 // makeStraight makes the directory dir below the folder top, and those on the way, of which those on
