@@ -18,8 +18,9 @@ import (
 )
 
 const (
-	// large is how much memory a process has that needs huge pages.
-	large = 256 << 20
+	// large is how much memory a process has that needs huge pages. A smaller one gains less from them
+	// than the copies of its memory cost.
+	large = 1 << 30
 	// every is the time between two looks at the memory. A look at memory that is on huge pages costs
 	// about a microsecond for each of them.
 	every = 5 * time.Second

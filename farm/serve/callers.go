@@ -44,7 +44,7 @@ type Callers struct {
 	// SpareProcessors is for the function of that name.
 	SpareProcessors int `tuning:"spare_processors" unit:"NUMBER" min:"0" max:"64" default:"1" doc:"Processors of the Go runtime beyond the number of CPUs: a system call that waits keeps one for up to monitor_slack. GOMAXPROCS in the environment has precedence"`
 	// HugePages is for PaceMemory.
-	HugePages bool `tuning:"huge_pages" unit:"true|false" default:"true" doc:"Puts the program's memory on huge pages of the kernel where it is in use, once it has more than 256 MiB. It requires Linux 6.1, and takes no further memory"`
+	HugePages bool `tuning:"huge_pages" unit:"true|false" default:"true" doc:"Puts the program's memory on huge pages of the kernel where it is in use, once it has more than 1 GiB. It requires Linux 6.1, and takes no further memory"`
 }
 
 // FewWaiting is the number of Waiting goroutines of a farm on one machine. They take turns: each
