@@ -17,6 +17,7 @@ import (
 	healthpb "google.golang.org/grpc/health/grpc_health_v1"
 
 	"github.com/forerunner-build/forerunner/bench/report"
+	"github.com/forerunner-build/forerunner/eintr"
 	"github.com/forerunner-build/forerunner/farm/dial"
 )
 
@@ -74,11 +75,7 @@ func runTrue() error {
 		return err
 	}
 	var status syscall.WaitStatus
-	for {
-		if _, err = syscall.Wait4(pid, &status, 0, nil); !errors.Is(err, unix.EINTR) {
-			break
-		}
-	}
+	_, err = eintr.Ignore(func() (int, error) { return syscall.Wait4(pid, &status, 0, nil) })
 	if err == nil && status != 0 {
 		err = fmt.Errorf("/bin/true ended with %#x", status)
 	}
