@@ -31,6 +31,7 @@ const (
 var floors = map[string]int{
 	"proto/...":              0,
 	"bounded":                0,
+	"crew":                   0,
 	"mountinfo":              0,
 	"logline":                0,
 	"paths":                  0,

@@ -17,6 +17,7 @@ import (
 	"google.golang.org/grpc/status"
 	"google.golang.org/grpc/tap"
 
+	"github.com/forerunner-build/forerunner/crew"
 	"github.com/forerunner-build/forerunner/intake/inprocess"
 )
 
@@ -82,12 +83,15 @@ type Server struct {
 
 var _ grpc.ServiceRegistrar = (*Server)(nil)
 
+// idleHandlers is how many goroutines wait for further calls from within the process.
+const idleHandlers = 32
+
 // NewServer returns a Server. more are options of the grpc.Server; interceptors and credentials
 // among them are ignored.
 func NewServer(o Options, more ...grpc.ServerOption) *Server {
 	b := o.Bounds
 	s := &Server{options: o, ledger: newLedger(b, countRefused(o.Metrics)), begins: newBeginnings(b), methods: map[string]bool{}}
-	s.within = inprocess.NewServer(inprocess.Options{Begin: s.begin, Streams: b.Streams, Pool: pool})
+	s.within = inprocess.NewServer(inprocess.Options{Begin: s.begin, Streams: b.Streams, Pool: pool, Go: crew.New(idleHandlers).Go})
 	if o.Credentials == nil {
 		o.Credentials = insecure.NewCredentials()
 	}

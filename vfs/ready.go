@@ -83,7 +83,11 @@ func (p *readyRoots) want(owner Owner, images shownImages) {
 	}
 	p.wanted = append(p.wanted, bareKind{owner, images})
 	if len(p.wanted) == 1 {
-		p.maker.Go(p.makeAll)
+		p.maker.Add(1)
+		p.fs.crew.Go(func() {
+			defer p.maker.Done()
+			p.makeAll()
+		})
 	}
 }
 

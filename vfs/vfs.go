@@ -16,6 +16,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
+	"github.com/forerunner-build/forerunner/crew"
 	"github.com/forerunner-build/forerunner/vfs/budget"
 	"github.com/forerunner-build/forerunner/vfs/folder"
 	"github.com/forerunner-build/forerunner/vfs/fuse"
@@ -123,12 +124,16 @@ const (
 	plainName = ".plain"
 )
 
+// idleHelpers is how many goroutines wait to be of use to further roots.
+const idleHelpers = 16
+
 // FS is a folder in which input roots are mounted. Its methods may be called concurrently.
 type FS struct {
 	mountDir, upperDir string
 	locks              []*os.File // of both
 	log                *zap.Logger
-	owner              Owner // the default for roots without an owner
+	crew               *crew.Crew // serves mounts, makes roots ahead and removes
+	owner              Owner      // the default for roots without an owner
 	namespaces         map[Owner]*os.File
 	upperMemory        int64
 	linkBytes          int64
@@ -162,12 +167,12 @@ func Open(o Options) (*FS, error) {
 	if o.MountDir == "" || o.UpperDir == "" {
 		return nil, errors.New("open file system: the mount folder and the upper folder are required")
 	}
-	f := &FS{log: o.Logger, roots: map[string]*Root{}}
+	f := &FS{log: o.Logger, crew: crew.New(idleHelpers), roots: map[string]*Root{}}
 	if f.log == nil {
 		f.log = zap.NewNop()
 	}
 	var err error
-	if f.driver, err = fuse.NewDriver(f.log, o.Metrics); err != nil {
+	if f.driver, err = fuse.NewDriver(f.log, f.crew, o.Metrics); err != nil {
 		return nil, fmt.Errorf("register metrics of input roots: %w", err)
 	}
 	f.owner = folder.ProcessOwner()
@@ -196,7 +201,7 @@ func Open(o Options) (*FS, error) {
 
 // prepare cleans the two folders and tries the machine out.
 func (f *FS) prepare(o Options) error {
-	f.trash = folder.NewTrash(filepath.Join(f.upperDir, trashName), f.log)
+	f.trash = folder.NewTrash(filepath.Join(f.upperDir, trashName), f.crew, f.log)
 	f.plain = &plainFolders{dir: f.plainDir(), trash: f.trash}
 	f.points = mountPoints{dir: filepath.Join(f.mountDir, pointsName), log: f.log}
 	f.linkBytes, f.damaged, f.upperMemory = o.LinkBytes, o.Damaged, o.UpperMemory

@@ -389,7 +389,7 @@ func (p *position) start(abort context.Context, desired *remoteworker.DesiredSta
 	p.next = nil
 	p.count++
 	p.w.actions.Add(1)
-	go func() {
+	p.w.crew.Go(func() {
 		defer close(t.done)
 		defer cancel()
 		defer p.w.actions.Add(-1)
@@ -403,7 +403,7 @@ func (p *position) start(abort context.Context, desired *remoteworker.DesiredSta
 		// a processor from the goroutine that reports.
 		runtime.Gosched()
 		release()
-	}()
+	})
 	return t
 }
 

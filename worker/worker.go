@@ -25,6 +25,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/fetch"
 	"github.com/forerunner-build/forerunner/cas/instance"
 	"github.com/forerunner-build/forerunner/cas/peer"
+	"github.com/forerunner-build/forerunner/crew"
 	"github.com/forerunner-build/forerunner/prefetch"
 	livepb "github.com/forerunner-build/forerunner/proto/live"
 	"github.com/forerunner-build/forerunner/proto/names"
@@ -199,6 +200,7 @@ func (o *Options) checkIsolation() error {
 type Worker struct {
 	opts      Options
 	log       *zap.Logger
+	crew      *crew.Crew // runs actions
 	metrics   *metrics
 	refusals  *refusals
 	pipeline  *pipeline.Pipeline
@@ -262,7 +264,7 @@ func New(o Options) (*Worker, error) {
 		return nil, fmt.Errorf("register metrics: %w", err)
 	}
 	w := &Worker{
-		opts: o, log: o.Logger, metrics: m, health: monitor,
+		opts: o, log: o.Logger, crew: crew.New(2 * len(o.Launchers)), metrics: m, health: monitor,
 		pipeline:  pipeline.New(o.Launchers, o.FetchWidth, o.ReportWidth, m.inStage),
 		peers:     peer.NewPool(o.DialPeer, o.Logger),
 		sizes:     inputs.NewSizes(),

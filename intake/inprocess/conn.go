@@ -71,7 +71,7 @@ func (c *Conn) Invoke(ctx context.Context, method string, args, reply any, opts 
 		s.abandon()
 		return err
 	}
-	go s.serve()
+	c.server.options.Go(s.serve)
 	return s.RecvMsg(reply)
 }
 
@@ -83,7 +83,7 @@ func (c *Conn) NewStream(
 	if err != nil {
 		return nil, err
 	}
-	go s.serve()
+	c.server.options.Go(s.serve)
 	return s, nil
 }
 

@@ -20,6 +20,8 @@ type Options struct {
 	Streams uint32
 	// Pool has the buffers of messages. Nil: that of gRPC.
 	Pool mem.BufferPool
+	// Go runs a handler without waiting for it. Nil: each on a new goroutine.
+	Go func(handler func())
 }
 
 // A Server has the handlers of calls. It may be used concurrently once all services are registered.
@@ -43,6 +45,9 @@ type method struct {
 func NewServer(o Options) *Server {
 	if o.Pool == nil {
 		o.Pool = mem.DefaultBufferPool()
+	}
+	if o.Go == nil {
+		o.Go = func(handler func()) { go handler() }
 	}
 	return &Server{options: o, methods: map[string]method{}, calls: map[*call]struct{}{}}
 }

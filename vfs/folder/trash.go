@@ -11,6 +11,8 @@ import (
 
 	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
+
+	"github.com/forerunner-build/forerunner/crew"
 )
 
 // maxTrash is how many folders may wait for their removal; above it the caller removes the folder
@@ -20,8 +22,9 @@ const maxTrash = 64
 // Trash removes folders in the background: 15,000 files take a good part of a second. If the
 // process is killed, the next start removes the rest.
 type Trash struct {
-	dir string // on the file system of the removed folders
-	log *zap.Logger
+	dir  string // on the file system of the removed folders
+	crew *crew.Crew
+	log  *zap.Logger
 
 	remover sync.WaitGroup // of at most one goroutine, which runs while queue is not empty
 	stopped atomic.Bool    // nothing more is removed
@@ -32,8 +35,10 @@ type Trash struct {
 }
 
 // NewTrash makes a trash that uses the folder dir, on the file system of the removed folders. The
-// folder is made when it is needed. Nobody else may use it.
-func NewTrash(dir string, log *zap.Logger) *Trash { return &Trash{dir: dir, log: log} }
+// folder is made when it is needed. Nobody else may use it. The Crew, which may be nil, removes.
+func NewTrash(dir string, c *crew.Crew, log *zap.Logger) *Trash {
+	return &Trash{dir: dir, crew: c, log: log}
+}
 
 // Dir returns the folder with the files to be removed.
 func (t *Trash) Dir() string { return t.dir }
@@ -97,10 +102,10 @@ func (t *Trash) later(what rubbish) {
 	t.mu.Unlock()
 	switch n {
 	case 0:
-		go func() {
+		t.crew.Go(func() {
 			defer t.remover.Done()
 			t.removeAll()
-		}()
+		})
 	case maxTrash:
 		t.remove(what)
 	}

@@ -15,7 +15,7 @@ import (
 // TestTrash removes also what cannot be written to, and does not stop at a fault.
 func TestTrash(t *testing.T) {
 	dir := t.TempDir()
-	tr := NewTrash(filepath.Join(dir, "t"), zap.NewNop())
+	tr := NewTrash(filepath.Join(dir, "t"), nil, zap.NewNop())
 	for i := range 2 * maxTrash {
 		p := filepath.Join(dir, fmt.Sprint(i), "a")
 		if err := errors.Join(os.MkdirAll(p, 0o755), os.Chmod(p, 0o555)); err != nil {
@@ -53,7 +53,7 @@ func TestTrash(t *testing.T) {
 // TestTrashMoved: what was not found because the trash was elsewhere is removed in the end.
 func TestTrashMoved(t *testing.T) {
 	base := filepath.Join(t.TempDir(), "base")
-	tr := NewTrash(filepath.Join(base, "t"), zap.NewNop())
+	tr := NewTrash(filepath.Join(base, "t"), nil, zap.NewNop())
 	moved := make(chan struct{})
 	for _, name := range []string{"a", "b"} {
 		p := filepath.Join(base, name)
@@ -83,7 +83,7 @@ func TestTrashMoved(t *testing.T) {
 
 // TestTrashStopped: what is left after Stop is left as it is, also what takes no unlink.
 func TestTrashStopped(t *testing.T) {
-	tr := NewTrash(filepath.Join(t.TempDir(), "t"), zap.NewNop())
+	tr := NewTrash(filepath.Join(t.TempDir(), "t"), nil, zap.NewNop())
 	if err := os.MkdirAll(filepath.Join(tr.dir, "empty"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -108,7 +108,7 @@ func TestTrashWithoutFolder(t *testing.T) {
 		if err := errors.Join(os.MkdirAll(filepath.Join(p, "a"), 0o755), place(filepath.Join(dir, "t"))); err != nil {
 			t.Fatal(err)
 		}
-		if err := NewTrash(filepath.Join(dir, "t"), zap.NewNop()).Put(p); err != nil {
+		if err := NewTrash(filepath.Join(dir, "t"), nil, zap.NewNop()).Put(p); err != nil {
 			t.Errorf("%s: %v", what, err)
 		}
 		if _, err := os.Lstat(p); !errors.Is(err, os.ErrNotExist) {
@@ -121,7 +121,7 @@ func TestTrashWithoutFolder(t *testing.T) {
 // removed.
 func TestTrashOfMany(t *testing.T) {
 	dir := t.TempDir()
-	tr := NewTrash(filepath.Join(dir, "t"), zap.NewNop())
+	tr := NewTrash(filepath.Join(dir, "t"), nil, zap.NewNop())
 	for i := range 100 {
 		if err := os.MkdirAll(filepath.Join(tr.dir, fmt.Sprint(i), "left"), 0o755); err != nil {
 			t.Fatal(err)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
+	"github.com/forerunner-build/forerunner/crew"
 	"github.com/forerunner-build/forerunner/vfs/budget"
 	"github.com/forerunner-build/forerunner/vfs/folder"
 	"github.com/forerunner-build/forerunner/vfs/mounts"
@@ -38,13 +39,15 @@ const (
 // Driver is shared by the layers of all roots.
 type Driver struct {
 	log          *zap.Logger
-	requests     *requests // nil: no counting
+	crew         *crew.Crew // serves mounts
+	requests     *requests  // nil: no counting
 	warnRegister sync.Once
 }
 
-// NewDriver returns a Driver. If metrics is not nil, the kernel's requests are counted there.
-func NewDriver(log *zap.Logger, metrics prometheus.Registerer) (*Driver, error) {
-	d := &Driver{log: log}
+// NewDriver returns a Driver whose mounts the Crew serves, which may be nil. If metrics is not nil,
+// the kernel's requests are counted there.
+func NewDriver(log *zap.Logger, c *crew.Crew, metrics prometheus.Registerer) (*Driver, error) {
+	d := &Driver{log: log, crew: c}
 	if metrics == nil {
 		return d, nil
 	}
@@ -135,7 +138,7 @@ func (d *Driver) NewLayer(ctx context.Context, o Options) *Layer {
 	}
 	if l.mount == nil {
 		l.mount = &Mount{
-			driver: d, conn: mounts.NewFUSE(o.Folder), log: l.log, passthrough: o.Passthrough,
+			driver: d, conn: mounts.NewFUSE(o.Folder, d.crew), log: l.log, passthrough: o.Passthrough,
 			covered: o.Images.Cover != nil, looks: o.Hooks.Look != nil,
 		}
 	}

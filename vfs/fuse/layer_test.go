@@ -22,7 +22,7 @@ import (
 func TestLayer(t *testing.T) {
 	src := vfstest.NewSource(t)
 	root := src.Tree(t, "dir/file", "dir/other", "unread/file")
-	driver, err := NewDriver(zaptest.NewLogger(t), nil)
+	driver, err := NewDriver(zaptest.NewLogger(t), nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -73,7 +73,7 @@ func TestLocalOpens(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			driver, err := NewDriver(zaptest.NewLogger(t), nil)
+			driver, err := NewDriver(zaptest.NewLogger(t), nil, nil)
 			if err != nil {
 				t.Fatal(err)
 			}

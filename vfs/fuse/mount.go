@@ -41,7 +41,7 @@ type MountOptions struct {
 // the mount over; without one, the caller ends it with Hide. Until then nobody may look into it: the
 // kernel would remember the answers.
 func (d *Driver) Mount(o MountOptions) (*Mount, error) {
-	m := &Mount{driver: d, conn: mounts.NewFUSE(o.Folder), log: d.log, passthrough: o.Passthrough, covered: o.Covered}
+	m := &Mount{driver: d, conn: mounts.NewFUSE(o.Folder, d.crew), log: d.log, passthrough: o.Passthrough, covered: o.Covered}
 	none := Options{
 		Mount: m, Digest: digest.SHA256.Empty(), Source: noSource{}, Owner: o.Owner, Inodes: NewInodes(),
 		Hooks: Hooks{Read: func(*Node) {}, Blob: func(digest.Digest) {}},

@@ -16,7 +16,7 @@ import (
 // newHandler serves a layer that is not mounted.
 func newHandler(t testing.TB, d digest.Digest, source Source) *handler {
 	t.Helper()
-	driver, err := NewDriver(zap.NewNop(), nil)
+	driver, err := NewDriver(zap.NewNop(), nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

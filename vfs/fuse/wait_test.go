@@ -35,7 +35,7 @@ func (s lateSource) Directory(context.Context, digest.Digest) (*tree.Directory, 
 // TestNoLoadsAfterHide has others than the layer's connection ask it for directories while it is
 // hidden.
 func TestNoLoadsAfterHide(t *testing.T) {
-	driver, err := NewDriver(zaptest.NewLogger(t), nil)
+	driver, err := NewDriver(zaptest.NewLogger(t), nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +77,7 @@ func TestNoLoadsAfterHide(t *testing.T) {
 
 // TestNobodyWaits ends the mount of a layer, not the layer, while an access waits.
 func TestNobodyWaits(t *testing.T) {
-	driver, err := NewDriver(zaptest.NewLogger(t), nil)
+	driver, err := NewDriver(zaptest.NewLogger(t), nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

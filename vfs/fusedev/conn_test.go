@@ -42,7 +42,7 @@ func (n *names) GetAttr(_ <-chan struct{}, _ *fuse.GetAttrIn, out *fuse.AttrOut)
 // show mounts a file system of names. asked is called for each lookup.
 func show(t *testing.T, asked func(device *fusedev.Conn, request uint64, name string)) (dir string) {
 	t.Helper()
-	c := mounts.NewFUSE(filepath.Join(t.TempDir(), "mount"))
+	c := mounts.NewFUSE(filepath.Join(t.TempDir(), "mount"), nil)
 	fs := &names{fuse.NewDefaultRawFileSystem(), func(request uint64, name string) { asked(c.Device(), request, name) }}
 	start(t, c, fs, 128<<10)
 	return c.Dir()
@@ -171,7 +171,7 @@ func TestManyWait(t *testing.T) {
 	var waiting sync.WaitGroup
 	waiting.Add(many)
 	over := make(chan struct{})
-	c := mounts.NewFUSE(filepath.Join(t.TempDir(), "mount"))
+	c := mounts.NewFUSE(filepath.Join(t.TempDir(), "mount"), nil)
 	start(t, c, &names{fuse.NewDefaultRawFileSystem(), func(request uint64, _ string) {
 		c.Device().Pass(request)
 		waiting.Done()
@@ -210,7 +210,7 @@ func (longLinks) Readlink(<-chan struct{}, *fuse.InHeader) ([]byte, fuse.Status)
 
 // TestAnswerTooLong: whoever waits for an answer that has no room gets an error.
 func TestAnswerTooLong(t *testing.T) {
-	c := mounts.NewFUSE(filepath.Join(t.TempDir(), "mount"))
+	c := mounts.NewFUSE(filepath.Join(t.TempDir(), "mount"), nil)
 	start(t, c, longLinks{&names{RawFileSystem: fuse.NewDefaultRawFileSystem()}}, 128<<10)
 	result := make(chan error)
 	go func() {

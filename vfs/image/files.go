@@ -51,7 +51,7 @@ func openFiles(dir string, watcher func(thread uint32) bool, log *zap.Logger) (*
 		return nil, err
 	}
 	f := &files{
-		RawFileSystem: fuse.NewDefaultRawFileSystem(), conn: mounts.NewFUSE(dir), last: fuse.FUSE_ROOT_ID,
+		RawFileSystem: fuse.NewDefaultRawFileSystem(), conn: mounts.NewFUSE(dir, nil), last: fuse.FUSE_ROOT_ID,
 		root: fuse.Owner{Uid: uint32(os.Geteuid()), Gid: uint32(os.Getegid())}, grown: map[uint64]*grown{},
 		watcher: watcher,
 	}

@@ -46,7 +46,7 @@ func openLinkFarm(t testing.TB, o linkFarmOptions) *linkFarm {
 		o.Dir = t.TempDir()
 	}
 	log := zaptest.NewLogger(t, zaptest.Level(zap.WarnLevel))
-	trash := folder.NewTrash(filepath.Join(o.Dir, ".trash"), log)
+	trash := folder.NewTrash(filepath.Join(o.Dir, ".trash"), nil, log)
 	s, err := Open(Options{
 		Dir: filepath.Join(o.Dir, ".links"), MaxBytes: o.MaxBytes, Bare: o.Bare, Trash: trash, Log: log, Damaged: o.Damaged,
 	})

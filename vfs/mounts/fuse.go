@@ -8,6 +8,7 @@ import (
 	"github.com/hanwen/go-fuse/v2/fuse"
 	"golang.org/x/sys/unix"
 
+	"github.com/forerunner-build/forerunner/crew"
 	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/vfs/fusedev"
 )
@@ -22,10 +23,12 @@ type FUSE struct {
 	device  *fusedev.Conn
 	served  chan struct{} // closed when the device's goroutines are gone; nil if there are none
 	pin     int           // descriptor of the mount, which keeps its number ours; -1 for none
+	crew    *crew.Crew
 }
 
-// NewFUSE returns a FUSE that is not mounted yet; dir is the mount point.
-func NewFUSE(dir string) *FUSE { return &FUSE{dir: dir, pin: -1} }
+// NewFUSE returns a FUSE that is not mounted yet; dir is the mount point. The Crew, which may be
+// nil, serves it.
+func NewFUSE(dir string, c *crew.Crew) *FUSE { return &FUSE{dir: dir, pin: -1, crew: c} }
 
 // Dir returns the mount point.
 func (c *FUSE) Dir() string { return c.dir }
@@ -55,10 +58,10 @@ func (c *FUSE) Start(serve fuse.RawFileSystem, o *fuse.MountOptions) error {
 		return &Error{What: "fuse", Err: err}
 	}
 	c.served = make(chan struct{})
-	go func() {
+	c.crew.Go(func() {
 		defer close(c.served)
 		c.device.Serve()
-	}()
+	})
 	if c.pin, err = unix.Open(c.dir, unix.O_PATH|unix.O_CLOEXEC, 0); err != nil {
 		return &Error{What: "fuse", Err: err}
 	}

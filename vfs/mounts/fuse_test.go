@@ -49,7 +49,7 @@ func TestStopWithoutFolder(t *testing.T) {
 					t.Error(err)
 				}
 			})
-			c := NewFUSE(filepath.Join(data, "mount"))
+			c := NewFUSE(filepath.Join(data, "mount"), nil)
 			if err := c.Start(fuse.NewDefaultRawFileSystem(), &fuse.MountOptions{MaxWrite: 1 << 17}); err != nil {
 				t.Fatal(err)
 			}
