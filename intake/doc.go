@@ -19,6 +19,6 @@
 // the same steps, and is charged to nobody.
 //
 // The package does not know rights (see package auth), nor the meaning of messages. It starts no
-// goroutines except those of timers and, within the process, of handlers. Lock order: each mutex is
-// a leaf.
+// goroutines except those of timers and, within the process, of handlers, which wait a minute for
+// further calls (package crew). Lock order: each mutex is a leaf.
 package intake
