@@ -1,7 +1,9 @@
 package crew
 
 import (
+	"bytes"
 	"runtime"
+	"runtime/debug"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -11,32 +13,43 @@ import (
 // leave waits until the idle goroutines have ended: a test with one that never ends fails.
 func leave() { time.Sleep(2 * patience) }
 
-// TestReused: a function runs on the goroutine of the one before it.
+// name is the name of the calling goroutine in stack traces.
+func name() string {
+	trace, _, _ := bytes.Cut(debug.Stack(), []byte(" ["))
+	return string(trace)
+}
+
+// TestReused: a function runs on the goroutine of the one before it, until that has waited too long.
 func TestReused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		defer leave()
 		c := New(1)
-		before := runtime.NumGoroutine()
-		for range 3 {
-			ran := false
-			c.Go(func() { ran = true })
+		var first, last string
+		for i := range 4 {
+			c.Go(func() { last = name() })
 			synctest.Wait()
-			if !ran {
-				t.Fatal("the function did not run")
+			if i == 0 {
+				first = last
 			}
-			if n := runtime.NumGoroutine() - before; n != 1 {
-				t.Fatalf("%d goroutines, not 1", n)
+			if last == "" || last != first {
+				t.Fatalf("function %d ran on %q, the first one on %q", i, last, first)
 			}
+		}
+		leave()
+		c.Go(func() { last = name() })
+		synctest.Wait()
+		if last == first {
+			t.Error("an idle goroutine did not end")
 		}
 	})
 }
 
-// TestConcurrent: functions do not wait for each other, and those beyond the limit end.
+// TestConcurrent: functions do not wait for each other, and goroutines beyond the limit do not wait
+// for functions.
 func TestConcurrent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		defer leave()
 		c := New(2)
-		before := runtime.NumGoroutine()
 		var all, ran sync.WaitGroup
 		all.Add(5)
 		for range 5 {
@@ -49,7 +62,7 @@ func TestConcurrent(t *testing.T) {
 		}
 		ran.Wait()
 		synctest.Wait()
-		if n := runtime.NumGoroutine() - before; n != 2 {
+		if n := c.idle.Load(); n != 2 {
 			t.Errorf("%d goroutines wait, not 2", n)
 		}
 	})

@@ -2,7 +2,12 @@
 //
 // A new goroutine has a small stack, which grows by copies while functions call each other: a call
 // through a server's layers copies it three or four times, which costs more than all else about a
-// goroutine. One that was used before has its stack already.
+// goroutine. One that was used before has a larger stack, until garbage collections have halved it.
 //
-// Functions may end their goroutine, but must not leave it locked to its thread. There are no locks.
+// Functions may end their goroutine. They must leave it as it was, with its thread: not locked, with
+// the same user, groups, namespaces and settings of the runtime.
+//
+// Nobody waits for idle goroutines, which end after a minute and refer to nothing but their Crew. A
+// Crew of a bubble of testing/synctest must have ended them before the test does. There are no
+// locks.
 package crew

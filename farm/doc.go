@@ -5,5 +5,5 @@
 // created: only they return errors of settings.
 //
 // Each Run starts what it needs, serves until its context ends and then closes everything in
-// reverse order; it owns all its goroutines.
+// reverse order; it owns all its goroutines with work.
 package farm

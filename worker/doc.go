@@ -26,7 +26,7 @@
 // verified; if some was wrong, it runs the command again (again.go). It reuses the result of an
 // earlier run only if this is enabled (Options.Reuse) and package reuse has proof.
 //
-// Worker.Run owns every goroutine: one for each position, one for the position's running
+// Worker.Run owns every goroutine with work: one for each position, one for the position's running
 // action, one that starts the positions beyond the slots when it knows that the scheduler is
 // Forerunner's, one that receives requests for live output and one for each stream of it,
 // and one that waits for the usage of an ended command. A goroutine whose action has ended waits a
