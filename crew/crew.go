@@ -31,20 +31,29 @@ func (c *Crew) Go(f func()) {
 	}
 }
 
+// work runs f, and what comes after it.
 func (c *Crew) work(f func()) {
-	f()
 	patient := time.NewTimer(patience)
 	defer patient.Stop()
-	for c.idle.Add(1) <= c.most {
-		patient.Reset(patience)
-		select {
-		case f := <-c.next:
-			c.idle.Add(-1)
-			f()
-		case <-patient.C:
-			c.idle.Add(-1)
+	for {
+		f()
+		if f = c.wait(patient); f == nil {
 			return
 		}
 	}
-	c.idle.Add(-1)
+}
+
+// wait returns the next function for an idle goroutine; nil: it is to end.
+func (c *Crew) wait(patient *time.Timer) func() {
+	defer c.idle.Add(-1)
+	if c.idle.Add(1) > c.most {
+		return nil
+	}
+	patient.Reset(patience)
+	select {
+	case f := <-c.next:
+		return f
+	case <-patient.C:
+		return nil
+	}
 }
