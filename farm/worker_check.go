@@ -22,6 +22,7 @@ type checkedWorker struct {
 	users       *policy.Users   // nil: --user names none
 	policies    *policy.Set     // nil: none
 	upperMemory int64
+	copyBytes   int64 // 0: no input roots are copied
 	storeBytes  int64 // 0: a share of the free space
 	outputs     outputs.Policy
 	browser     *historical.Browser // nil: none
@@ -65,6 +66,9 @@ func (w *Worker) check() (c checkedWorker, err error) {
 	}
 	if c.upperMemory, c.outputs, err = w.writes(); err != nil {
 		return c, err
+	}
+	if c.copyBytes, err = settings.ParseSize(w.CopiedRoots); err != nil {
+		return c, settings.Wrong("tuning.copied_roots: %w", err)
 	}
 	if c.storeBytes, err = settings.ParseSize(w.CacheSize); err != nil {
 		return c, settings.Wrong("--cache-size: %w", err)

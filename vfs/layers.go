@@ -11,6 +11,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
+	"github.com/forerunner-build/forerunner/vfs/copied"
 	"github.com/forerunner-build/forerunner/vfs/fuse"
 	"github.com/forerunner-build/forerunner/vfs/image"
 	"github.com/forerunner-build/forerunner/vfs/link"
@@ -60,8 +61,11 @@ func (r *Root) arrange() {
 	if r.spec.Digest.IsEmptyBlob() && r.spec.OnLook == nil && r.fs.upperMemory == 0 {
 		// It needs no mount, unless OnLook must learn of lookups that found nothing, or memory
 		// limits the files that it writes.
-		r.plain = &plainLayer{all: r.fs.plain, owner: r.owner}
-		r.upper, r.top = r.plain, topOf(r, r.plain.Top)
+		r.usePlain(&plainLayer{all: r.fs.plain, owner: r.owner})
+		return
+	}
+	if l := r.copyInputs(); l != nil {
+		r.usePlain(l)
 		return
 	}
 	if r.fs.means.method() == HardLink {
@@ -89,6 +93,44 @@ func (r *Root) arrange() {
 	}
 	r.over.For(overlay.Inputs{Root: r.spec.Digest, Directory: r.directory}, r.fs.log.With(zap.String("root", r.spec.Name)))
 	r.upper, r.top = r.over, topOf(r, r.over.Top)
+}
+
+// usePlain makes l all there is of the root.
+func (r *Root) usePlain(l *plainLayer) {
+	r.plain, r.upper, r.top = l, l, topOf(r, l.Top)
+}
+
+// copyInputs returns the root with copies of its inputs; nil: it needs mounts.
+func (r *Root) copyInputs() *plainLayer {
+	src, ok := r.spec.Source.(CopySource)
+	if !ok || r.fs.copier == nil || r.spec.OnLook != nil {
+		return nil
+	}
+	t, ok := copied.Read(src, r.spec.Digest, r.fs.copyBytes)
+	if !ok {
+		return nil
+	}
+	l := &plainLayer{all: r.fs.plain, owner: r.owner}
+	err := l.show()
+	if err == nil {
+		err = l.copyInputs(r.fs.copier, t, r.copyOpened)
+	}
+	if err == nil {
+		return l
+	}
+	r.fs.log.Warn("the inputs of an action cannot be copied", zap.String("root", r.spec.Name), zap.Error(err))
+	if err := l.hide(false); err != nil {
+		r.fs.log.Warn("copies of inputs were not removed", zap.String("root", r.spec.Name), zap.Error(err))
+	}
+	return nil
+}
+
+// copyOpened notes that the action has opened a copy, which was verified when it was made.
+func (r *Root) copyOpened(path string, e tree.Entry) {
+	r.reads.opened(path, e)
+	if e.Kind == File && r.spec.OnCopyRead != nil {
+		r.spec.OnCopyRead(e.Digest)
+	}
 }
 
 // takeReady takes a root that was made ahead, and returns the mount for its inputs; nil: there is

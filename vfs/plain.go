@@ -7,6 +7,8 @@ import (
 	"strconv"
 	"sync"
 
+	"github.com/forerunner-build/forerunner/cas/tree"
+	"github.com/forerunner-build/forerunner/vfs/copied"
 	"github.com/forerunner-build/forerunner/vfs/folder"
 	"github.com/forerunner-build/forerunner/vfs/overlay"
 )
@@ -14,7 +16,7 @@ import (
 // maxSpare bounds the folders that are kept for plain roots to come.
 const maxSpare = 64
 
-// plainFolders has the folders of actions without inputs.
+// plainFolders has the folders of actions whose roots have no mounts.
 type plainFolders struct {
 	dir   string // they are made in
 	trash *folder.Trash
@@ -59,17 +61,25 @@ func (p *plainFolders) remove() error {
 	return p.trash.Put(p.dir)
 }
 
-// plainLayer is the root of an action without inputs. Nothing can be read or looked up
-// there, and so it needs no mount: it is a folder, which another root gets after an
-// action that left it untouched.
+// plainLayer is a root that needs no mount, because it has no inputs, or copies of them. It is a
+// folder, which another root gets after an action without inputs that left it untouched.
 type plainLayer struct {
 	all    *plainFolders
 	owner  Owner
 	around ownFolder // other users cannot enter it
 	folder *folder.Folder
+	copies *copied.Root // nil: it has no inputs
+	size   int64        // of the copies, on the disk
 }
 
 var _ upperLayer = (*plainLayer)(nil)
+
+// copyInputs fills the root with copies of t, whose reads it reports.
+func (l *plainLayer) copyInputs(c *copied.Copier, t *copied.Tree, read func(path string, e tree.Entry)) (err error) {
+	l.copies, err = c.Copy(t, l.folder.Path(), l.owner, read)
+	l.size = t.Bytes()
+	return err
+}
 
 // show finds an empty folder of the owner, in one that other users cannot enter.
 func (l *plainLayer) show() error {
@@ -93,7 +103,9 @@ func (l *plainLayer) show() error {
 // hide passes the folder on to another root, if vacated says that no process uses it, or removes
 // it.
 func (l *plainLayer) hide(vacated bool) error {
-	if l.folder != nil && vacated && l.folder.Untouched() && l.all.keep(l.folder) {
+	if l.copies != nil {
+		l.copies.Leave()
+	} else if l.folder != nil && vacated && l.folder.Untouched() && l.all.keep(l.folder) {
 		return nil
 	}
 	return l.around.drop(l.all.trash)

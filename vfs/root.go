@@ -59,6 +59,9 @@ type RootSpec struct {
 	// OnBlobRead, if not nil, is called instead of OnBlob for files of a metadata image: the Source
 	// may have dropped the blob since the action read it.
 	OnBlobRead func(d digest.Digest)
+	// OnCopyRead, if not nil, is called instead of OnBlob for files that the action read in copies of
+	// small inputs, when Stats is called: their bytes were verified when they were copied.
+	OnCopyRead func(d digest.Digest)
 	// OnStall, if not nil, is called when no access waits for the Source any longer, with the time
 	// since the first of them began to wait: the durations of all calls are disjoint and add up to
 	// Stalled. It must not block.
@@ -102,7 +105,7 @@ type Root struct {
 	waiter imageWaiter // of images
 	links  *link.Layer
 	over   *overlay.Layer
-	plain  *plainLayer // all there is of a root without inputs
+	plain  *plainLayer // all there is of a root without mounts
 	// Their roles for the root.
 	lower  lowerLayer
 	upper  upperLayer
@@ -168,6 +171,9 @@ func (f *FS) newRoot(ctx context.Context, spec RootSpec) (*Root, error) {
 // show makes the folders of the root and shows both layers. If it fails, release undoes its work.
 func (r *Root) show(ctx context.Context) error {
 	if r.plain != nil {
+		if r.plain.copies != nil {
+			return nil // it is there
+		}
 		return r.plain.show()
 	}
 	if r.wasReady {
@@ -277,11 +283,15 @@ func (r *Root) Verify(ctx context.Context) error {
 
 // Stats returns the reads so far. With hard links it is zero, because reads are not visible.
 func (r *Root) Stats() Stats {
+	var blind bool
 	if r.images != nil {
 		r.images.Drain()
 	}
+	if r.plain != nil && r.plain.copies != nil {
+		blind = !r.plain.copies.Reads()
+	}
 	s := r.reads.total()
-	s.Incomplete = r.images != nil && !r.images.SeesAll()
+	s.Incomplete = blind || r.images != nil && !r.images.SeesAll()
 	if r.inputs != nil {
 		s.Lookups, s.Absent = r.inputs.Lookups()
 	}

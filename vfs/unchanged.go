@@ -73,6 +73,9 @@ func (r *Root) WrittenBytes(most int64) int64 {
 	if r.over != nil {
 		return folder.Usage(r.Writable(), most)
 	}
+	if r.plain != nil {
+		return max(0, folder.Usage(r.Writable(), most+r.plain.size)-r.plain.size)
+	}
 	// Inputs, if there are any, are in it, too, with more than one link.
 	return folder.UsageOf(r.Writable(), most, func(nlink uint64) bool { return r.links == nil || nlink == 1 })
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/tree"
 	"github.com/forerunner-build/forerunner/crew"
 	"github.com/forerunner-build/forerunner/vfs/budget"
+	"github.com/forerunner-build/forerunner/vfs/copied"
 	"github.com/forerunner-build/forerunner/vfs/folder"
 	"github.com/forerunner-build/forerunner/vfs/fuse"
 	"github.com/forerunner-build/forerunner/vfs/image"
@@ -80,6 +81,10 @@ type Options struct {
 	Blobs *BlobFolder
 	// DisableGathered has metadata images show large subtrees alone, and not small ones together.
 	DisableGathered bool
+	// CopyBytes, if not 0, has roots show copies of their inputs instead of mounting them, if these
+	// take at most so many bytes on the disk, each at least 4 KiB, and the Source, a CopySource, has
+	// all of them. Not with hard links, nor with UpperMemory.
+	CopyBytes int64
 	// DisablePassthrough serves reads through the page cache of the FUSE mount even if the kernel
 	// could read the blobs itself.
 	DisablePassthrough bool
@@ -150,7 +155,9 @@ type FS struct {
 	driver    *fuse.Driver
 	images    *image.Cache // nil: there are none
 	ready     *readyRoots  // nil: none are made ahead
-	links     *link.Store  // of hard links; nil without
+	copyBytes int64
+	copier    *copied.Copier // of inputs of at most copyBytes; nil: none are copied
+	links     *link.Store    // of hard links; nil without
 	linkViews linkViews
 
 	mu     sync.Mutex
@@ -230,7 +237,21 @@ func (f *FS) prepare(o Options) error {
 	if o.Ready > 0 && f.means.method() == FUSE {
 		f.ready = &readyRoots{fs: f, most: o.Ready}
 	}
+	if o.CopyBytes > 0 && o.UpperMemory == 0 && f.means.method() == FUSE {
+		f.openCopier(o.CopyBytes)
+	}
 	return nil
+}
+
+// openCopier has small inputs copied, if the machine can tell which copies are read.
+func (f *FS) openCopier(most int64) {
+	var err error
+	if f.copier, err = copied.New(); err != nil {
+		f.log.Warn("small input roots are mounted, and not copied: their reads cannot be watched", zap.Error(err),
+			zap.String("remedy", "raise fs.inotify.max_user_instances"))
+		return
+	}
+	f.copyBytes = most
 }
 
 // claim creates the folder if need be, locks it and stores its true path, free of symlinks.
@@ -325,7 +346,7 @@ func (f *FS) Close() error {
 	if f.images != nil {
 		errs = append(errs, f.images.Close())
 	}
-	errs = append(errs, f.points.close(), f.sweepOut())
+	errs = append(errs, f.copier.Close(), f.points.close(), f.sweepOut())
 	f.unlock()
 	return errors.Join(errs...)
 }

@@ -1,6 +1,7 @@
 package vfs
 
 import (
+	"github.com/forerunner-build/forerunner/vfs/copied"
 	"github.com/forerunner-build/forerunner/vfs/folder"
 	"github.com/forerunner-build/forerunner/vfs/fuse"
 	"github.com/forerunner-build/forerunner/vfs/image"
@@ -17,6 +18,9 @@ var ErrDamaged = vouch.ErrDamaged
 
 // ErrInputChanged is wrapped by the errors of Root.Intact.
 var ErrInputChanged = link.ErrInputChanged
+
+// A CopySource is a Source whose small input roots can be copied.
+type CopySource = copied.Source
 
 // A Loader is a Source that can fetch many blobs at once, which hard links need.
 type Loader = link.Loader

@@ -1,6 +1,11 @@
 package folder
 
-import "os"
+import (
+	"os"
+	"runtime"
+
+	"golang.org/x/sys/unix"
+)
 
 // Owner is a user and a group.
 type Owner struct{ UID, GID uint32 }
@@ -14,4 +19,25 @@ func (o Owner) Give(dir string) error {
 		return nil
 	}
 	return os.Chown(dir, int(o.UID), int(o.GID))
+}
+
+// Act calls f on a thread with the file access of o, so that files made by f belong to o. The thread
+// keeps its identity otherwise.
+func (o Owner) Act(f func() error) error {
+	if o == ProcessOwner() {
+		return f()
+	}
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	gid, err := unix.SetfsgidRetGid(int(o.GID))
+	if err != nil {
+		return err
+	}
+	defer func() { _, _ = unix.SetfsgidRetGid(gid) }()
+	uid, err := unix.SetfsuidRetUid(int(o.UID))
+	if err != nil {
+		return err
+	}
+	defer func() { _, _ = unix.SetfsuidRetUid(uid) }()
+	return f()
 }

@@ -4,12 +4,9 @@ import (
 	"fmt"
 	"os"
 	"os/user"
-	"runtime"
 	"strconv"
 	"strings"
 	"sync"
-
-	"golang.org/x/sys/unix"
 
 	"github.com/forerunner-build/forerunner/sandbox"
 	"github.com/forerunner-build/forerunner/vfs"
@@ -253,25 +250,13 @@ func OwnerOf(u *sandbox.User) *vfs.Owner {
 	return &vfs.Owner{UID: u.UID, GID: u.GID}
 }
 
-// As calls f on a thread with the file access of u, so that files made by f belong to u; nil is the
-// worker's user. The thread keeps its identity otherwise.
+// As calls f with the file access of u, so that files made by f belong to u; nil is the worker's
+// user.
 func As(u *sandbox.User, f func() error) error {
 	if u == nil {
 		return f()
 	}
-	runtime.LockOSThread()
-	defer runtime.UnlockOSThread()
-	gid, err := unix.SetfsgidRetGid(int(u.GID))
-	if err != nil {
-		return err
-	}
-	defer func() { _, _ = unix.SetfsgidRetGid(gid) }()
-	uid, err := unix.SetfsuidRetUid(int(u.UID))
-	if err != nil {
-		return err
-	}
-	defer func() { _, _ = unix.SetfsuidRetUid(uid) }()
-	return f()
+	return OwnerOf(u).Act(f)
 }
 
 // Key identifies u by numbers, because a name can become another user's.

@@ -1,0 +1,167 @@
+package copied
+
+import (
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+	"unsafe"
+
+	"golang.org/x/sys/unix"
+
+	"github.com/forerunner-build/forerunner/cas/tree"
+	"github.com/forerunner-build/forerunner/eintr"
+	"github.com/forerunner-build/forerunner/vfs/folder"
+)
+
+// A Copier copies trees to folders. One inotify group watches all of them, since a user may have
+// only some hundred groups.
+type Copier struct {
+	umask uint32
+	group int // of inotify, without waiting
+
+	mu      sync.Mutex
+	watched map[int32]watch    // by number, until the kernel says that it has dropped it
+	open    map[*Root]struct{} // those that are watched
+}
+
+// New returns a Copier. An error means that reads cannot be watched.
+func New() (*Copier, error) {
+	mask, err := umask()
+	if err != nil {
+		return nil, err
+	}
+	group, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
+	if err != nil {
+		return nil, os.NewSyscallError("inotify_init", err)
+	}
+	return &Copier{umask: mask, group: group, watched: map[int32]watch{}, open: map[*Root]struct{}{}}, nil
+}
+
+// Close ends all watches. No root may be used any more. c may be nil.
+func (c *Copier) Close() error {
+	if c == nil {
+		return nil
+	}
+	return unix.Close(c.group)
+}
+
+// umask returns which permissions the process takes from new files. The system call that returns
+// it changes it, too.
+func umask() (uint32, error) {
+	status, err := os.ReadFile("/proc/thread-self/status")
+	if err != nil {
+		return 0, err
+	}
+	_, after, _ := strings.Cut(string(status), "\nUmask:\t")
+	value, _, _ := strings.Cut(after, "\n")
+	mask, err := strconv.ParseUint(value, 8, 32)
+	if err != nil {
+		return 0, fmt.Errorf("umask of this process: %w", err)
+	}
+	return uint32(mask), nil
+}
+
+// Copy makes t in an empty folder of that owner, and watches it. It calls read, which may be nil,
+// from Root.Reads.
+func (c *Copier) Copy(t *Tree, dir string, owner folder.Owner, read func(path string, e tree.Entry)) (*Root, error) {
+	top, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return nil, &os.PathError{Op: "open", Path: dir, Err: err}
+	}
+	defer func() { _ = unix.Close(top) }()
+	if err := owner.Act(func() error { return c.write(t, top) }); err != nil {
+		return nil, fmt.Errorf("copy inputs: %w", err)
+	}
+	r := &Root{copier: c, read: read}
+	c.watch(r, t, dir)
+	return r, nil
+}
+
+// write makes the entries of t in a folder.
+func (c *Copier) write(t *Tree, top int) error {
+	for i := range t.entries {
+		e := &t.entries[i]
+		if err := c.make(e, top); err != nil {
+			return &os.PathError{Op: "make", Path: e.path, Err: err}
+		}
+	}
+	// An entry changes the time of its directory.
+	for i := range t.entries {
+		e := &t.entries[i]
+		if e.Kind != tree.Dir {
+			continue
+		}
+		if err := setTime(top, e.path, e.MTime); err != nil {
+			return err
+		}
+	}
+	return setTime(top, ".", time.Unix(tree.DefaultMTime, 0))
+}
+
+// make makes an entry, but for the time of a directory.
+func (c *Copier) make(e *entry, top int) error {
+	switch e.Kind {
+	case tree.Dir:
+		if err := unix.Mkdirat(top, e.path, e.Perm); err != nil {
+			return err
+		}
+		if e.Perm&c.umask != 0 {
+			return unix.Fchmodat(top, e.path, e.Perm, 0)
+		}
+		return nil
+	case tree.Symlink:
+		if err := unix.Symlinkat(e.Target, top, e.path); err != nil {
+			return err
+		}
+		return setTime(top, e.path, e.MTime)
+	}
+	fd, err := unix.Openat(top, e.path, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, e.Perm)
+	if err != nil {
+		return err
+	}
+	err = c.put(e, fd)
+	if closed := unix.Close(fd); err == nil {
+		err = closed
+	}
+	return err
+}
+
+// put gives the new file fd what the file e has.
+func (c *Copier) put(e *entry, fd int) error {
+	for left := e.content; len(left) > 0; {
+		n, err := eintr.Ignore(func() (int, error) { return unix.Write(fd, left) })
+		if err != nil {
+			return err
+		}
+		left = left[n:]
+	}
+	if e.Perm&c.umask != 0 {
+		if err := unix.Fchmod(fd, e.Perm); err != nil {
+			return err
+		}
+	}
+	times := timesOf(e.MTime)
+	_, _, failed := unix.Syscall6(unix.SYS_UTIMENSAT, uintptr(fd), 0, uintptr(unsafe.Pointer(&times)), 0, 0, 0)
+	if failed != 0 {
+		return failed
+	}
+	return nil
+}
+
+// setTime sets the times of the entry at path, not of what a symlink leads to.
+func setTime(top int, path string, t time.Time) error {
+	times := timesOf(t)
+	if err := unix.UtimesNanoAt(top, path, times[:], unix.AT_SYMLINK_NOFOLLOW); err != nil {
+		return &os.PathError{Op: "set time of", Path: path, Err: err}
+	}
+	return nil
+}
+
+// timesOf returns the times of the last access and the last change.
+func timesOf(t time.Time) [2]unix.Timespec {
+	ts := unix.Timespec{Sec: t.Unix(), Nsec: int64(t.Nanosecond())}
+	return [2]unix.Timespec{ts, ts}
+}
