@@ -70,6 +70,13 @@ func TestModel(t *testing.T) {
 			t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { m.try(t, uint64(seed), n) })
 		}
 	})
+	t.Run("copied", func(t *testing.T) {
+		m := newModel(t, openFS(t, Options{CopyBytes: 1 << 30}))
+		m.copied = true
+		for seed := first; seed < first+(seeds+1)/2; seed++ {
+			t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) { m.try(t, uint64(seed), n) })
+		}
+	})
 	for name, widen := range map[string]func(*modelTree){
 		"image of the root":        (*modelTree).widen,
 		"images of its folders":    (*modelTree).widenFolders,
@@ -134,6 +141,7 @@ type model struct {
 	operator *helper
 	learnt   *vfstest.Source  // if not nil, roots show metadata images, made in advance
 	widen    func(*modelTree) // makes a tree large enough for them
+	copied   bool             // roots show copies
 }
 
 func newModel(t *testing.T, f *FS) *model {
@@ -144,6 +152,9 @@ func (m *model) try(t *testing.T, seed uint64, n int) {
 	r := rand.New(rand.NewPCG(seed, 0))
 	tree := makeTree(r, "", 2)
 	steps := makeSteps(r, tree.paths("/"), n)
+	if m.copied {
+		tree.inSeconds()
+	}
 	if m.learnt != nil {
 		m.widen(tree)
 		learn(t, m.fs, m.learnt, lookAround(t), tree.other(1).store(t, m.learnt), tree.other(2).store(t, m.learnt))
@@ -241,13 +252,20 @@ func (m *model) root(t *testing.T, tree *modelTree, steps []step) []string {
 	if src == nil {
 		src = vfstest.NewSource(t)
 	}
+	root := tree.store(t, src)
+	if m.copied {
+		src.Know(t, root)
+	}
 	ahead := m.fs.ready != nil && len(spareRoots(m.fs)) > 0
-	r, err := m.fs.NewRoot(t.Context(), RootSpec{Name: "model", Digest: tree.store(t, src), Source: src})
+	r, err := m.fs.NewRoot(t.Context(), RootSpec{Name: "model", Digest: root, Source: src})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if r.wasReady != ahead || m.fs.ready != nil && !ahead {
 		t.Errorf("made ahead: %t, spare roots: %t", r.wasReady, ahead)
+	}
+	if isCopied(r) != m.copied {
+		t.Errorf("copied: %t", isCopied(r))
 	}
 	if m.learnt != nil && (imagesOf(r) == 0 || r.images.Grown()) {
 		t.Error("the root shows no image that is known")

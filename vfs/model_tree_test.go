@@ -202,3 +202,11 @@ func (m *modelTree) write(dir string) error {
 	}
 	return nil
 }
+
+// inSeconds has all times of the tree be whole seconds.
+func (t *modelTree) inSeconds() {
+	t.mtime = t.mtime.Truncate(time.Second)
+	for _, e := range t.entries {
+		e.inSeconds()
+	}
+}

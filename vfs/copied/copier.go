@@ -80,7 +80,8 @@ func (c *Copier) Copy(t *Tree, dir string, owner folder.Owner, read func(path st
 	return r, nil
 }
 
-// write makes the entries of t in a folder.
+// write makes the entries of t in a folder, whose own time it leaves to the kernel, as that of a
+// mounted root.
 func (c *Copier) write(t *Tree, top int) error {
 	for i := range t.entries {
 		e := &t.entries[i]
@@ -98,7 +99,7 @@ func (c *Copier) write(t *Tree, top int) error {
 			return err
 		}
 	}
-	return setTime(top, ".", time.Unix(tree.DefaultMTime, 0))
+	return nil
 }
 
 // make makes an entry, but for the time of a directory.

@@ -121,6 +121,29 @@ func (s *Source) OpenBlob(ctx context.Context, d digest.Digest) (*os.File, error
 	return os.Open(p)
 }
 
+// LocalBlob implements vfs.CopySource.
+func (s *Source) LocalBlob(d digest.Digest) ([]byte, bool) {
+	s.mu.Lock()
+	p := s.Blobs[d]
+	s.mu.Unlock()
+	b, err := os.ReadFile(p)
+	return b, err == nil && digest.Of(d.Function(), b) == d
+}
+
+// Know makes the Directory d and all below it local.
+func (s *Source) Know(t testing.TB, d digest.Digest) {
+	t.Helper()
+	dir, err := s.Directory(t.Context(), d)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := range dir.Len() {
+		if dir.Kind(i) == tree.Dir {
+			s.Know(t, dir.At(i).Digest)
+		}
+	}
+}
+
 // BlobFolder is the folder in Source.Dir that has the files of blobs.
 const BlobFolder = "sha256"
 
