@@ -15,6 +15,7 @@
 //   - vfs/fuse shows the inputs through FUSE, on demand;
 //   - vfs/image shows by EROFS the subtrees that several roots have in common (vfs/erofs writes it);
 //   - vfs/link shows the inputs by hard links, if there is no FUSE;
+//   - vfs/copied shows small inputs by copies in a plain folder, which needs no other layer;
 //   - vfs/overlay lies over any of these, takes the files that the action writes, and distinguishes
 //     them from inputs.
 //
@@ -65,6 +66,14 @@
 // without a mount, and its Stats are zero. If OnLook is set, it is a root like others. Folders that
 // their actions did not touch are reused (Folder), which saves half the time of an action that does
 // nothing.
+//
+// # Copied roots
+//
+// With Options.CopyBytes a small root whose blobs are all local is such a folder, too, with a copy
+// of each input, verified when it is made. Nothing of it is shared or reused. Reads are those that
+// images show, reported by Stats: an open counts wherever the action has moved the copy, and a
+// symlink that is followed does not. OnCopyRead learns of them instead of OnBlob, as Vouch has
+// nothing to verify. Every input counts as written by the action, which could have changed it.
 //
 // # Roots that are made ahead
 //
