@@ -1,6 +1,7 @@
 package vfs
 
 import (
+	"errors"
 	"os"
 	"path/filepath"
 	"slices"
@@ -90,7 +91,8 @@ func (l *plainLayer) show() error {
 		l.around.state = folderMade
 		return nil
 	}
-	if err := os.MkdirAll(l.all.dir, 0o755); err != nil {
+	// Not those above, which exist unless somebody took them away with all that is in them.
+	if err := os.Mkdir(l.all.dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
 		return err
 	}
 	err := l.around.make(l.owner)
