@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 	"unsafe"
 
@@ -119,6 +120,9 @@ func (c *Copier) make(e *entry, top int) error {
 		}
 		return setTime(top, e.path, e.MTime)
 	}
+	// No child may have a program open for writing: it could not be run.
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
 	fd, err := unix.Openat(top, e.path, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, e.Perm)
 	if err != nil {
 		return err
