@@ -1,6 +1,7 @@
 package vfs
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -58,6 +59,51 @@ func BenchmarkRootOfLinks(b *testing.B) {
 			}
 			b.ReportMetric(float64((vfstest.CPUTime()-before).Microseconds())/float64(b.N), "cpu-µs/op")
 		})
+	}
+}
+
+// BenchmarkSmallRoot measures the cost of a root that is mounted ahead, and of a copied one, whose
+// action opens all of its files or one, and writes one. All that was removed is gone at the end.
+func BenchmarkSmallRoot(b *testing.B) {
+	for _, files := range []int{2, 8, 24, 48} {
+		for name, o := range map[string]Options{"mounted": {Ready: 2}, "copied": {CopyBytes: copyBytes}} {
+			for _, opened := range []int{1, files} {
+				b.Run(fmt.Sprintf("%d files, %d opened, %s", files, opened, name), func(b *testing.B) {
+					src := vfstest.NewSource(b)
+					var paths []string
+					for i := range files {
+						paths = append(paths, fmt.Sprintf("a/b/dir-%d/file-%d", i/8, i))
+					}
+					root := src.Tree(b, paths...)
+					src.Know(b, root)
+					before := vfstest.CPUTime()
+					f := openFS(b, o)
+					for i := 0; b.Loop(); i++ {
+						r, err := f.NewRoot(b.Context(), RootSpec{Name: fmt.Sprint(i), Digest: root, Source: src})
+						if err != nil {
+							b.Fatal(err)
+						}
+						for _, p := range paths[:opened] {
+							if _, err := os.ReadFile(filepath.Join(r.Path(), p)); err != nil {
+								b.Fatal(err)
+							}
+						}
+						out := filepath.Join(r.Path(), "out/bin/a/b")
+						if err := errors.Join(os.MkdirAll(out, 0o755), os.WriteFile(filepath.Join(out, "file"), nil, 0o644)); err != nil {
+							b.Fatal(err)
+						}
+						r.Stats()
+						if err := r.Close(); err != nil {
+							b.Fatal(err)
+						}
+					}
+					if err := f.Close(); err != nil {
+						b.Fatal(err)
+					}
+					b.ReportMetric(float64((vfstest.CPUTime()-before).Microseconds())/float64(b.N), "cpu-µs/op")
+				})
+			}
+		}
 	}
 }
 

@@ -81,14 +81,13 @@ func (r *run) runWatched(
 	result, err := run(ctx)
 	cancel()
 	r.crowded = <-full
-	wrote, stopped := scratched.End()
+	wrote, exceeded := scratched.End()
 	r.wrote = wrote
 	var found *watch.Overuse
 	if !watched.Stop() {
 		found = <-exceeds
 	}
-	// A short command has ended before anybody looked.
-	if wasStopped(found, result) || err != nil || !stopped && files.Named(files.Most) <= files.Most {
+	if wasStopped(found, result) || err != nil || !exceeded {
 		return result, found, err
 	}
 	err = fault.Errorf(codes.FailedPrecondition,

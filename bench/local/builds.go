@@ -142,13 +142,17 @@ func (b *localBench) build(ctx context.Context, z *bazel, c buildCell) (s buildS
 	return s, err
 }
 
-// startUp starts a farm in one process with a new data folder.
+// startUp starts a farm of two slots in one process with a new data folder.
 func (b *localBench) startUp(ctx context.Context, programs string) (up *program.Program, address, data string, err error) {
 	b.starts++
 	data = filepath.Join(b.dir, fmt.Sprintf("up-%d", b.starts))
-	up, address, err = program.Start(ctx, program.UpLine, data+".log", filepath.Join(programs, "forerunner"), "up", "--data", data,
-		"--cache-size", "2G", "--slots", fmt.Sprint(slots), "--listen", "127.0.0.1:0", "--http", "", "--log-json")
+	up, address, err = startUp(ctx, programs, data, slots)
 	return up, address, data, err
+}
+
+func startUp(ctx context.Context, programs, data string, slots int) (up *program.Program, address string, err error) {
+	return program.Start(ctx, program.UpLine, data+".log", filepath.Join(programs, "forerunner"), "up", "--data", data,
+		"--cache-size", "2G", "--slots", fmt.Sprint(slots), "--listen", "127.0.0.1:0", "--http", "", "--log-json")
 }
 
 // usedNow returns the usage of Bazel's server and of the farm so far.

@@ -20,7 +20,7 @@ func TestLocalRows(t *testing.T) {
 		bazel bool
 		only  []string
 	}{
-		{"no-ops", false, append(rowsOfOneClient(noops), noops.row(rate), trees.row(latency), trees.row(rate), rowOutput, floor.Noop, floor.Mount)},
+		{"no-ops", false, append(rowsOfOneClient(noops), noops.row(rate), trees.row(latency), trees.row(rate), upNoops.row(allCPU), upTrees.row(rate), rowOutput, floor.Noop, floor.Mount)},
 		{"builds", true, []string{rowWallLocal, rowCPULocal, rowMount}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

@@ -29,10 +29,19 @@ type work string
 const (
 	noops work = "noop" // /bin/true without inputs
 	trees work = "tree" // reads a few files of a large input root
+
+	// The same through forerunner up.
+	upNoops work = "up_noop"
+	upTrees work = "up_tree"
 )
 
-// A noopCell is a farm of separate programs with small actions. Its worker has as many slots as
-// there are clients.
+// works are all works, in the order of their rows.
+var works = []work{noops, trees, upNoops, upTrees}
+
+// inOne reports whether the farm of a work is one program.
+func (w work) inOne() bool { return w == upNoops || w == upTrees }
+
+// A noopCell is a farm with small actions. Its worker has as many slots as there are clients.
 type noopCell struct {
 	work     work
 	clients  int
@@ -64,7 +73,7 @@ const manyClients = 8
 func (b *localBench) noopCells() []noopCell {
 	var cells []noopCell
 	for _, folder := range b.o.folders() {
-		for _, w := range []work{noops, trees} {
+		for _, w := range works {
 			if b.o.Wants(rowsOfOneClient(w)...) {
 				cells = append(cells, noopCell{w, 1, folder})
 			}
@@ -100,7 +109,8 @@ func (b *localBench) measureNoops(ctx context.Context) error {
 	return nil
 }
 
-// A farm is a scheduler with storage and a worker, each in a process of its own.
+// A farm is a scheduler with storage and a worker, each in a process of its own or, without a
+// scheduler, both in that of the worker.
 type farm struct {
 	dir               string
 	scheduler, worker *program.Program
@@ -117,6 +127,14 @@ func (b *localBench) startFarm(ctx context.Context, c noopCell) (_ *farm, err er
 	}()
 	if err := os.Mkdir(f.dir, 0o755); err != nil {
 		return nil, err
+	}
+	if c.work.inOne() {
+		var address string
+		if f.worker, address, err = startUp(ctx, c.programs, filepath.Join(f.dir, "up"), c.clients); err != nil {
+			return nil, err
+		}
+		f.conn, err = dial.Dial(address)
+		return f, err
 	}
 	var address string
 	if f.scheduler, address, err = program.Start(ctx, program.ServesLine, filepath.Join(f.dir, "scheduler.log"), filepath.Join(c.programs, "forerunner-scheduler"),
@@ -158,9 +176,9 @@ func (b *localBench) noop(ctx context.Context, c noopCell) (s noopSample, err er
 	storage := casclient.New(f.conn, casclient.Options{NoCompression: true})
 	var actions []digest.Digest
 	switch n := noopsBefore + b.o.noops; c.work {
-	case noops:
+	case noops, upNoops:
 		actions, err = testbed.StoreVariants(ctx, storage, n, &repb.Command{Arguments: []string{"/bin/true"}})
-	case trees:
+	case trees, upTrees:
 		actions, err = storeTrees(ctx, storage, n)
 	}
 	if err != nil {
@@ -204,7 +222,9 @@ type farmUsed struct{ scheduler, worker, clients program.Usage }
 
 func (f *farm) usedNow() (u farmUsed, err error) {
 	var errs [2]error
-	u.scheduler, errs[0] = program.UsageOf(f.scheduler.PID())
+	if f.scheduler != nil {
+		u.scheduler, errs[0] = program.UsageOf(f.scheduler.PID())
+	}
 	u.worker, errs[1] = program.UsageOf(f.worker.PID())
 	u.clients = program.Usage{Self: report.CPUTime(), Switches: program.Switches(os.Getpid())}
 	return u, errors.Join(errs[:]...)

@@ -53,19 +53,24 @@ type programRow struct {
 	of   func(s *noopSample) used
 }
 
-func programRows() []programRow {
-	return []programRow{
+// programRows returns the rows of the programs of a work. Worker and scheduler may be one.
+func programRows(w work) []programRow {
+	rows := []programRow{
 		{"cpu_scheduler_us", func(s *noopSample) used { return s.scheduler }},
 		{"cpu_worker_us", func(s *noopSample) used { return s.worker }},
 		{"cpu_launcher_us", func(s *noopSample) used { return s.launchers }},
 		{"cpu_client_us", func(s *noopSample) used { return s.clients }},
 		{commandCPU, func(s *noopSample) used { return used{us: s.commands} }},
 	}
+	if w.inOne() {
+		return rows[1:]
+	}
+	return rows
 }
 
 func rowsOfOneClient(w work) []string {
 	names := []string{w.row(latency), w.row(latency99), w.row(allCPU), w.row(switches)}
-	for _, r := range programRows() {
+	for _, r := range programRows(w) {
 		names = append(names, w.row(r.what))
 	}
 	for _, stage := range stagesInOrder() {
@@ -75,13 +80,20 @@ func rowsOfOneClient(w work) []string {
 }
 
 func rowNames() []string {
-	return slices.Concat(buildRows(), rowsOfOneClient(noops), rowsOfOneClient(trees),
-		[]string{noops.row(rate), trees.row(rate), rowOutput}, floor.Names())
+	names := buildRows()
+	for _, w := range works {
+		names = append(append(names, rowsOfOneClient(w)...), w.row(rate))
+	}
+	return append(append(names, rowOutput), floor.Names()...)
 }
 
 // rows returns the rows of the results.
 func (b *localBench) rows() []report.Row {
-	all := slices.Concat(b.ratios(), b.mounts(), b.outputRows(), b.noopRows(noops), b.noopRows(trees), b.floors.Rows())
+	all := slices.Concat(b.ratios(), b.mounts(), b.outputRows())
+	for _, w := range works {
+		all = append(all, b.noopRows(w)...)
+	}
+	all = append(all, b.floors.Rows()...)
 	return slices.DeleteFunc(all, func(r report.Row) bool { return r.Value == nil || !b.o.Wants(r.Name) })
 }
 
@@ -186,6 +198,8 @@ func (b *localBench) outputRows() []report.Row {
 var aims = map[string]string{
 	"noop_ms": "≤ 1.6", "noop_per_s_8": "≥ 1200", "noop_cpu_us": "≤ 600",
 	"tree_ms": "≤ 4", "tree_per_s_8": "≥ 400",
+	"up_noop_ms": "≤ 1.6", "up_noop_per_s_8": "≥ 1200", "up_noop_cpu_us": "≤ 600",
+	"up_tree_ms": "≤ 4", "up_tree_per_s_8": "≥ 400",
 }
 
 func (b *localBench) noopRows(w work) []report.Row {
@@ -214,7 +228,7 @@ func (b *localBench) noopRows(w work) []report.Row {
 			return s.scheduler.switches + s.worker.switches + s.launchers.switches
 		}),
 	}
-	for _, p := range programRows() {
+	for _, p := range programRows(w) {
 		note := ""
 		if all := b.noops[noopCell{w, 1, b.o.programs}]; len(all) > 0 {
 			note = fmt.Sprintf("threads waited %.1f times", p.of(&all[0]).switches)

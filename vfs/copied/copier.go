@@ -20,8 +20,9 @@ import (
 // A Copier copies trees to folders. One inotify group watches all of them, since a user may have
 // only some hundred groups.
 type Copier struct {
-	umask uint32
-	group int // of inotify, without waiting
+	umask  uint32
+	group  int          // of inotify, without waiting
+	closed func() error // closes group, once
 
 	mu      sync.Mutex
 	watched map[int32]watch    // by number, until the kernel says that it has dropped it
@@ -38,15 +39,18 @@ func New() (*Copier, error) {
 	if err != nil {
 		return nil, os.NewSyscallError("inotify_init", err)
 	}
-	return &Copier{umask: mask, group: group, watched: map[int32]watch{}, open: map[*Root]struct{}{}}, nil
+	return &Copier{
+		umask: mask, group: group, closed: sync.OnceValue(func() error { return unix.Close(group) }),
+		watched: map[int32]watch{}, open: map[*Root]struct{}{},
+	}, nil
 }
 
-// Close ends all watches. No root may be used any more. c may be nil.
+// Close ends all watches. No root may be used any more. It may be called again, and c may be nil.
 func (c *Copier) Close() error {
 	if c == nil {
 		return nil
 	}
-	return unix.Close(c.group)
+	return c.closed()
 }
 
 // umask returns which permissions the process takes from new files. The system call that returns

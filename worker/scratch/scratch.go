@@ -12,6 +12,9 @@ const (
 	interval = 500 * time.Millisecond
 	// share limits the time for measuring to 1/share of all time.
 	share = 20
+	// plenty: if the disks of a command that ended before the first measurement say that it may
+	// write as much again, nobody has freed so much in that time, and it is within its limit.
+	plenty = 1 << 30
 )
 
 // Files are the files of one command.
@@ -31,6 +34,7 @@ type Files struct {
 type Watch struct {
 	files  Files
 	cancel context.CancelFunc
+	before Disks // when it began
 	first  *time.Timer
 	ended  chan bool // gets whether there was too much, if the first measurement began
 
@@ -42,19 +46,31 @@ type Watch struct {
 // before anything is measured.
 func (f Files) Begin(ctx context.Context, stop func()) *Watch {
 	ctx, cancel := context.WithCancel(ctx)
-	w := &Watch{files: f, cancel: cancel, ended: make(chan bool, 1)}
+	w := &Watch{files: f, cancel: cancel, before: f.Disks(), ended: make(chan bool, 1)}
 	w.first = time.AfterFunc(interval, func() { w.ended <- w.run(ctx, stop) })
 	return w
 }
 
-// End ends the watch and reports whether there was too much, and the most bytes that it has seen.
+// End ends the watch when the command has ended, and reports whether there was or is too much, and
+// the most bytes that it has seen.
 func (w *Watch) End() (peak int64, exceeded bool) {
 	w.cancel()
 	if w.first.Stop() {
-		return 0, false
+		if w.wroteLittle() {
+			return 0, false
+		}
+	} else if exceeded = <-w.ended; exceeded {
+		return w.peak, true
 	}
-	exceeded = <-w.ended
-	return w.peak, exceeded
+	n := w.files.Named(w.files.Most)
+	return max(w.peak, n), n > w.files.Most
+}
+
+// wroteLittle reports whether the disks have hardly grown since the watch began.
+func (w *Watch) wroteLittle() bool {
+	now := w.files.Disks()
+	grown := max(now.Used-w.before.Used, 0)
+	return now.Prompt && w.before.Prompt && grown <= w.files.Most/part && w.files.Most-grown >= plenty
 }
 
 // run measures until ctx ends or there is too much. A command with millions of descriptors makes a

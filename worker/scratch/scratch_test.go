@@ -55,8 +55,8 @@ func TestQuietFilesAreNotMeasured(t *testing.T) {
 				if peak, exceeded := w.End(); exceeded || peak < m.named.Load()*9/10 {
 					t.Errorf("it has seen %d of %d bytes, too many: %v", peak, m.named.Load(), exceeded)
 				}
-				if walks, looks := m.walks.Load(), m.looks.Load(); walks != want || looks != walks {
-					t.Errorf("files were measured %d times, those without names %d times, want %d", walks, looks, want)
+				if walks, looks := m.walks.Load()-1, m.looks.Load(); walks != want || looks != walks { // and at the end
+					t.Errorf("while it ran, files were measured %d times, those without names %d times, want %d", walks, looks, want)
 				}
 			})
 		})
@@ -101,16 +101,37 @@ func TestTooMuchIsSeen(t *testing.T) {
 	}
 }
 
-// TestShortCommand is over before anything is measured.
+// TestShortCommand is over before the first measurement. It is measured then, unless the disks say
+// that it is far from its limit.
 func TestShortCommand(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		m := &made{}
-		w := m.files(1).Begin(t.Context(), func() {})
-		time.Sleep(interval - 1)
-		if _, exceeded := w.End(); exceeded || m.walks.Load() > 0 {
-			t.Errorf("measured %d times, too much: %v", m.walks.Load(), exceeded)
-		}
-	})
+	for name, c := range map[string]struct {
+		most, named, used int64
+		late              bool
+		walks             int64
+		exceeds           bool
+	}{
+		"wrote little":           {most: 50 * gib, named: gib, used: gib},
+		"wrote much":             {most: 50 * gib, named: 13 * gib, used: 13 * gib, walks: 1},
+		"wrote too much":         {most: 50 * gib, named: 51 * gib, used: 51 * gib, walks: 1, exceeds: true},
+		"others freed":           {most: 50 * gib, used: -gib},
+		"little is allowed":      {most: gib / 2, named: 1, used: 1, walks: 1},
+		"too much of the little": {most: gib / 2, named: gib, used: -gib, walks: 1, exceeds: true},
+		"not prompt":             {most: 50 * gib, named: 51 * gib, late: true, walks: 1, exceeds: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				m := &made{late: c.late}
+				m.used.Store(100 * gib)
+				w := m.files(c.most).Begin(t.Context(), func() {})
+				time.Sleep(interval - 1)
+				m.named.Add(c.named)
+				m.used.Add(c.used)
+				if _, exceeds := w.End(); exceeds != c.exceeds || m.walks.Load() != c.walks {
+					t.Errorf("measured %d times, too much: %v", m.walks.Load(), exceeds)
+				}
+			})
+		})
+	}
 }
 
 // TestPromptDisks: file systems that are said to be prompt tell of bytes that are not yet on the
