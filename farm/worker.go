@@ -94,7 +94,7 @@ type Worker struct {
 	ReadyRoots int `tuning:"ready_roots" unit:"NUMBER" default:"-1" otherwise:"as many as actions at a time" doc:"Number of input roots that the worker mounts before the next actions need them, with FUSE and a sandbox; 0: each action waits for its mounts"`
 	// GatheredImages is false for comparisons.
 	GatheredImages bool   `tuning:"gathered_images" unit:"true|false" default:"true" doc:"Shows small folders that several input roots have by one metadata image, if they have 256 entries together"`
-	CopiedRoots    string `tuning:"copied_roots" unit:"SIZE" default:"256K" doc:"Largest input root that commands get as a copy instead of through FUSE, if the worker has all of it; each file and folder counts as at least 4 KiB. 0: none"`
+	CopiedRoots    string `tuning:"copied_roots" unit:"SIZE" default:"256K" doc:"Largest input root that commands in a sandbox get as a copy instead of through FUSE, if the worker has all of it; each file and folder counts as at least 4 KiB. 0: none"`
 	UpperMemory    string `tuning:"upper_memory" unit:"SIZE" otherwise:"none; outputs on the disk need no copy" doc:"Memory for the files that an action writes, charged to its slot, instead of the disk"`
 	// MemoryCache limits the memory for directories, and is four times the limit for profiles.
 	MemoryCache string `tuning:"memory_cache" unit:"SIZE" otherwise:"256M, or an eighth of memory_limit" doc:"Memory for recently used directories of input roots; profiles have a quarter as much"`
@@ -228,6 +228,15 @@ func (s *Started) readyRoots() int {
 	return s.w.ReadyRoots
 }
 
+// copyBytes is the size of the largest input root that is copied. Without a sandbox there are none:
+// a command run by root could keep its copies from being removed.
+func (s *Started) copyBytes() int64 {
+	if s.isolation.sandbox == nil {
+		return 0
+	}
+	return s.checked.copyBytes
+}
+
 // openRoots opens the input roots and, unless the storage is here, their store. The caller closes
 // the store first.
 func (s *Started) openRoots(registry prometheus.Registerer) (*vfs.FS, *disk.Store, error) {
@@ -254,7 +263,7 @@ func (s *Started) openRoots(registry prometheus.Registerer) (*vfs.FS, *disk.Stor
 		MountDir: w.below(w.Mount, "mount"), UpperDir: upperDir, Logger: w.Logger, Metrics: registry,
 		Method: w.ExecFilesystem, UpperMemory: s.checked.upperMemory, Owner: s.isolation.users.Owner(), VerifyEvery: time.Duration(w.Disk.VerifyEvery),
 		Namespaces: s.isolation.namespaces, KnownBytes: memory / 4, Roots: w.positions(), Ready: s.readyRoots(),
-		DisableGathered: !w.GatheredImages, CopyBytes: s.checked.copyBytes,
+		DisableGathered: !w.GatheredImages, CopyBytes: s.copyBytes(),
 		Damaged: func(d digest.Digest, file string) {
 			if store != nil {
 				store.CopyDamaged(d, file)

@@ -67,8 +67,8 @@ func (w *Worker) check() (c checkedWorker, err error) {
 	if c.upperMemory, c.outputs, err = w.writes(); err != nil {
 		return c, err
 	}
-	if c.copyBytes, err = settings.ParseSize(w.CopiedRoots); err != nil {
-		return c, settings.Wrong("tuning.copied_roots: %w", err)
+	if c.copyBytes, err = w.copies(); err != nil {
+		return c, err
 	}
 	if c.storeBytes, err = settings.ParseSize(w.CacheSize); err != nil {
 		return c, settings.Wrong("--cache-size: %w", err)

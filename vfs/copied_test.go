@@ -124,10 +124,12 @@ func TestCopiesAreTheActionsOwn(t *testing.T) {
 	if b, ok := src.LocalBlob(src.Find(t, root, "a")); !ok {
 		t.Errorf("in the store: %q", b)
 	}
-	for _, p := range []string{"a", "b"} { // changed or not, the bytes are to be looked at
-		if _, ok := one.Unchanged(p); ok {
-			t.Errorf("%s is said to be unchanged", p)
+	for p, unchanged := range map[string]bool{"a": false, "dir": false, "b": true} {
+		if in, ok := one.Unchanged(p); ok != unchanged || ok && in.Digest != src.Find(t, root, p) {
+			t.Errorf("%s is said to be unchanged: %v, %v", p, in, ok)
 		}
+	}
+	for _, p := range []string{"a", "b"} {
 		if _, ok := one.Written(p); !ok {
 			t.Errorf("%s cannot be moved away", p)
 		}

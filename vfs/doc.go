@@ -73,7 +73,8 @@
 // of each input, verified when it is made. Nothing of it is shared or reused. Reads are those that
 // images show, reported by Stats: an open counts wherever the action has moved the copy, and a
 // symlink that is followed does not. OnCopyRead learns of them instead of OnBlob, as Vouch has
-// nothing to verify. Every input counts as written by the action, which could have changed it.
+// nothing to verify. Every copy may be moved away as a written file; Unchanged compares contents,
+// and does not recognize moved inputs. Aside has what the worker itself does in a root not counted.
 //
 // # Roots that are made ahead
 //

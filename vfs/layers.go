@@ -98,6 +98,9 @@ func (r *Root) arrange() {
 // usePlain makes l all there is of the root.
 func (r *Root) usePlain(l *plainLayer) {
 	r.plain, r.upper, r.top = l, l, topOf(r, l.Top)
+	if l.copies != nil {
+		r.top = topOf(r, l.copies.Top)
+	}
 }
 
 // copyInputs returns the root with copies of its inputs; nil: it needs mounts.
@@ -118,7 +121,7 @@ func (r *Root) copyInputs() *plainLayer {
 	if err == nil {
 		return l
 	}
-	r.fs.log.Warn("the inputs of an action cannot be copied", zap.String("root", r.spec.Name), zap.Error(err))
+	r.fs.warnOfCopy(r.spec.Name, err)
 	if err := l.hide(false); err != nil {
 		r.fs.log.Warn("copies of inputs were not removed", zap.String("root", r.spec.Name), zap.Error(err))
 	}

@@ -8,6 +8,8 @@ import (
 	"strconv"
 	"sync"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/forerunner-build/forerunner/cas/tree"
 	"github.com/forerunner-build/forerunner/vfs/copied"
 	"github.com/forerunner-build/forerunner/vfs/folder"
@@ -52,6 +54,22 @@ func (p *plainFolders) keep(f *folder.Folder) bool {
 	return true
 }
 
+// make makes the folder of all of them, but not those above, which exist unless somebody took them
+// away with all that is in them. What is made in it has no access control list of those.
+func (p *plainFolders) make() error {
+	err := os.Mkdir(p.dir, 0o755)
+	if errors.Is(err, os.ErrExist) {
+		return nil
+	}
+	if err == nil {
+		err = unix.Removexattr(p.dir, "system.posix_acl_default")
+		if errors.Is(err, unix.ENODATA) || errors.Is(err, unix.ENOTSUP) {
+			err = nil
+		}
+	}
+	return err
+}
+
 // remove removes all folders. No root may have one any more.
 func (p *plainFolders) remove() error {
 	p.mu.Lock()
@@ -70,7 +88,6 @@ type plainLayer struct {
 	around ownFolder // other users cannot enter it
 	folder *folder.Folder
 	copies *copied.Root // nil: it has no inputs
-	size   int64        // of the copies, on the disk
 }
 
 var _ upperLayer = (*plainLayer)(nil)
@@ -78,7 +95,6 @@ var _ upperLayer = (*plainLayer)(nil)
 // copyInputs fills the root with copies of t, whose reads it reports.
 func (l *plainLayer) copyInputs(c *copied.Copier, t *copied.Tree, read func(path string, e tree.Entry)) (err error) {
 	l.copies, err = c.Copy(t, l.folder.Path(), l.owner, read)
-	l.size = t.Bytes()
 	return err
 }
 
@@ -91,11 +107,10 @@ func (l *plainLayer) show() error {
 		l.around.state = folderMade
 		return nil
 	}
-	// Not those above, which exist unless somebody took them away with all that is in them.
-	if err := os.Mkdir(l.all.dir, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
-		return err
+	err := l.all.make()
+	if err == nil {
+		err = l.around.make(l.owner)
 	}
-	err := l.around.make(l.owner)
 	if err == nil {
 		l.folder, err = folder.Make(string(overlay.UpperIn(name)), 0o755, l.owner)
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
 	"github.com/forerunner-build/forerunner/vfs/budget"
+	"github.com/forerunner-build/forerunner/vfs/copied"
 	"github.com/forerunner-build/forerunner/vfs/fuse"
 	"github.com/forerunner-build/forerunner/vfs/image"
 	"github.com/forerunner-build/forerunner/vfs/link"
@@ -170,10 +171,10 @@ func (f *FS) newRoot(ctx context.Context, spec RootSpec) (*Root, error) {
 
 // show makes the folders of the root and shows both layers. If it fails, release undoes its work.
 func (r *Root) show(ctx context.Context) error {
+	if r.copies() != nil {
+		return nil // they are there
+	}
 	if r.plain != nil {
-		if r.plain.copies != nil {
-			return nil // it is there
-		}
 		return r.plain.show()
 	}
 	if r.wasReady {
@@ -287,8 +288,8 @@ func (r *Root) Stats() Stats {
 	if r.images != nil {
 		r.images.Drain()
 	}
-	if r.plain != nil && r.plain.copies != nil {
-		blind = !r.plain.copies.Reads()
+	if c := r.copies(); c != nil {
+		blind = !c.Reads()
 	}
 	s := r.reads.total()
 	s.Incomplete = blind || r.images != nil && !r.images.SeesAll()
@@ -296,6 +297,25 @@ func (r *Root) Stats() Stats {
 		s.Lookups, s.Absent = r.inputs.Lookups()
 	}
 	return s
+}
+
+// Aside calls f, which accesses the root on behalf of the worker. Directories of copied inputs that
+// it opens do not count as read.
+func (r *Root) Aside(f func() error) (err error) {
+	c := r.copies()
+	if c == nil {
+		return f()
+	}
+	c.Aside(func() { err = f() })
+	return err
+}
+
+// copies are those of the inputs; nil if there are none.
+func (r *Root) copies() *copied.Root {
+	if r.plain == nil {
+		return nil
+	}
+	return r.plain.copies
 }
 
 // Vacated declares that no process uses the root or has one of its folders open, now or later. An

@@ -1,6 +1,7 @@
 package vfs
 
 import (
+	"math"
 	"strings"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
@@ -73,8 +74,10 @@ func (r *Root) WrittenBytes(most int64) int64 {
 	if r.over != nil {
 		return folder.Usage(r.Writable(), most)
 	}
-	if r.plain != nil {
-		return max(0, folder.Usage(r.Writable(), most+r.plain.size)-r.plain.size)
+	if c := r.copies(); c != nil {
+		var all int64
+		c.Aside(func() { all = folder.Usage(r.Writable(), most+min(c.Bytes(), math.MaxInt64-most)) })
+		return max(0, all-c.Bytes())
 	}
 	// Inputs, if there are any, are in it, too, with more than one link.
 	return folder.UsageOf(r.Writable(), most, func(nlink uint64) bool { return r.links == nil || nlink == 1 })

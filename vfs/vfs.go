@@ -162,6 +162,7 @@ type FS struct {
 
 	mu     sync.Mutex
 	closed bool
+	warned time.Time        // when a failed copy was last a warning
 	roots  map[string]*Root // by name; a nil Root is a reserved name
 }
 
@@ -243,15 +244,48 @@ func (f *FS) prepare(o Options) error {
 	return nil
 }
 
-// openCopier has small inputs copied, if the machine can tell which copies are read.
+// openCopier has small inputs copied, if programs can be run where they are, and the machine can
+// tell which of them are read.
 func (f *FS) openCopier(most int64) {
-	var err error
-	if f.copier, err = copied.New(); err != nil {
-		f.log.Warn("small input roots are mounted, and not copied: their reads cannot be watched", zap.Error(err),
-			zap.String("remedy", "raise fs.inotify.max_user_instances"))
+	err := f.showsAll()
+	if err == nil {
+		f.copier, err = copied.New()
+	}
+	if err != nil {
+		f.log.Warn("small input roots are mounted, and not copied", zap.Error(err))
 		return
 	}
 	f.copyBytes = most
+}
+
+// showsAll returns an error if the upper folder is mounted in a way that would change what actions
+// can do with their inputs.
+func (f *FS) showsAll() error {
+	var st unix.Statfs_t
+	if err := unix.Statfs(f.upperDir, &st); err != nil {
+		return &os.PathError{Op: "statfs", Path: f.upperDir, Err: err}
+	}
+	if st.Flags&(unix.ST_NOEXEC|stNoSymfollow) != 0 {
+		return fmt.Errorf("%s is mounted with noexec or nosymfollow", f.upperDir)
+	}
+	return nil
+}
+
+// stNoSymfollow is ST_NOSYMFOLLOW of statfs(2).
+const stNoSymfollow = 0x2000
+
+// copyWarnings is how often a failed copy is a warning.
+const copyWarnings = time.Minute
+
+// warnOfCopy logs why inputs were not copied. The cause may be the same for each action.
+func (f *FS) warnOfCopy(root string, err error) {
+	level := zap.DebugLevel
+	f.mu.Lock()
+	if now := time.Now(); now.Sub(f.warned) >= copyWarnings {
+		f.warned, level = now, zap.WarnLevel
+	}
+	f.mu.Unlock()
+	f.log.Log(level, "the inputs of an action cannot be copied", zap.String("root", root), zap.Error(err))
 }
 
 // claim creates the folder if need be, locks it and stores its true path, free of symlinks.

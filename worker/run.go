@@ -123,8 +123,10 @@ func (r *run) makeRoot(ctx context.Context) error {
 		return fmt.Errorf("make input root %s appear: %w", rootDigest, err)
 	}
 	r.a.times.enter(stagePrepare)
-	return r.inRoot(func(root *os.Root) error {
-		return policy.As(r.a.how.Sandbox.User, func() error { return r.a.command.Prepare(root) })
+	return r.root.Aside(func() error {
+		return r.inRoot(func(root *os.Root) error {
+			return policy.As(r.a.how.Sandbox.User, func() error { return r.a.command.Prepare(root) })
+		})
 	})
 }
 

@@ -20,14 +20,15 @@ import (
 // A Copier copies trees to folders. One inotify group watches all of them, since a user may have
 // only some hundred groups.
 type Copier struct {
-	umask  uint32
-	group  int          // of inotify, without waiting
-	closed func() error // closes group, once
+	umask uint32
 
 	mu      sync.Mutex
-	watched map[int32]watch    // by number, until the kernel says that it has dropped it
-	open    map[*Root]struct{} // those that are watched
+	group   int             // of inotify, without waiting; noGroup when it is closed
+	watched map[int32]watch // of open roots, by number
+	open    map[*Root]struct{}
 }
+
+const noGroup = -1
 
 // New returns a Copier. An error means that reads cannot be watched.
 func New() (*Copier, error) {
@@ -37,20 +38,27 @@ func New() (*Copier, error) {
 	}
 	group, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
-		return nil, os.NewSyscallError("inotify_init", err)
+		return nil, fmt.Errorf("watch files: %w; raise fs.inotify.max_user_instances", err)
 	}
-	return &Copier{
-		umask: mask, group: group, closed: sync.OnceValue(func() error { return unix.Close(group) }),
-		watched: map[int32]watch{}, open: map[*Root]struct{}{},
-	}, nil
+	return &Copier{umask: mask, group: group, watched: map[int32]watch{}, open: map[*Root]struct{}{}}, nil
 }
 
-// Close ends all watches. No root may be used any more. It may be called again, and c may be nil.
+// Close ends all watches. It may be called again, and c may be nil.
 func (c *Copier) Close() error {
 	if c == nil {
 		return nil
 	}
-	return c.closed()
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.group == noGroup {
+		return nil
+	}
+	for r := range c.open {
+		r.blind = true
+	}
+	group := c.group
+	c.group = noGroup
+	return unix.Close(group)
 }
 
 // umask returns which permissions the process takes from new files. The system call that returns
@@ -70,41 +78,48 @@ func umask() (uint32, error) {
 }
 
 // Copy makes t in an empty folder of that owner, and watches it. It calls read, which may be nil,
-// from Root.Reads.
+// from Root.Reads. After an error the folder may have a part of t.
 func (c *Copier) Copy(t *Tree, dir string, owner folder.Owner, read func(path string, e tree.Entry)) (*Root, error) {
 	top, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: dir, Err: err}
 	}
 	defer func() { _ = unix.Close(top) }()
-	if err := owner.Act(func() error { return c.write(t, top) }); err != nil {
+	r := &Root{copier: c, tree: t, dir: dir, read: read}
+	if err := owner.Act(func() (err error) { r.size, err = c.write(t, top); return err }); err != nil {
 		return nil, fmt.Errorf("copy inputs: %w", err)
 	}
-	r := &Root{copier: c, read: read}
-	c.watch(r, t, dir)
+	if err := c.watch(r); err != nil {
+		r.Leave()
+		return nil, err
+	}
 	return r, nil
 }
 
 // write makes the entries of t in a folder, whose own time it leaves to the kernel, as that of a
-// mounted root.
-func (c *Copier) write(t *Tree, top int) error {
+// mounted root. It returns how many bytes of the disk they take, each at least folder.EntryBytes.
+func (c *Copier) write(t *Tree, top int) (size int64, err error) {
 	for i := range t.entries {
 		e := &t.entries[i]
 		if err := c.make(e, top); err != nil {
-			return &os.PathError{Op: "make", Path: e.path, Err: err}
+			return 0, &os.PathError{Op: "make", Path: e.path, Err: err}
 		}
+		e.content = nil
 	}
-	// An entry changes the time of its directory.
 	for i := range t.entries {
 		e := &t.entries[i]
-		if e.Kind != tree.Dir {
-			continue
+		if e.Kind == tree.Dir { // now its entries do not change its time any more
+			if err := setTime(top, e.path, e.MTime); err != nil {
+				return 0, err
+			}
 		}
-		if err := setTime(top, e.path, e.MTime); err != nil {
-			return err
+		var st unix.Stat_t
+		if err := unix.Fstatat(top, e.path, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
+			return 0, &os.PathError{Op: "stat", Path: e.path, Err: err}
 		}
+		size += folder.OnDisk(&st)
 	}
-	return nil
+	return size, nil
 }
 
 // make makes an entry, but for the time of a directory.

@@ -5,5 +5,5 @@
 // Read takes a whole tree into memory, if it is small enough and each of its blobs is local and
 // right. A Copier then writes it to a folder, and watches which of the copies are opened.
 //
-// Copier.mu guards the watches of all roots. It is not held while a hook is called.
+// Copier.mu guards the watches of all roots. It is not held while a hook or a function is called.
 package copied

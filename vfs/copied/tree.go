@@ -18,49 +18,60 @@ type Source interface {
 
 // A Tree is a small input root in memory.
 type Tree struct {
-	entries []entry // each directory is before its entries
+	root    entry
+	entries []entry // the others; each directory is before its entries
 	bytes   int64
 }
 
-// An entry is one of the tree, but for the root itself.
 type entry struct {
 	tree.Entry
 	path    string
-	content []byte // of a file
+	content []byte // of a file, until it is copied
+	first   int    // of a directory: its entries are this one of the tree,
+	count   int    // and so many from there on
 }
 
 // Read returns the tree of the Directory root, if src has all of it and it takes at most so many
 // bytes on a disk, where each entry takes 4 KiB or more.
 func Read(src Source, root digest.Digest, most int64) (*Tree, bool) {
-	t := &Tree{}
-	return t, t.read(src, root, "", most) && t.fill(src)
+	t := &Tree{root: entry{Entry: tree.Entry{Kind: tree.Dir, Digest: root}}}
+	var ok bool
+	t.root.first, t.root.count, ok = t.read(src, root, "", most)
+	return t, ok && t.fill(src)
 }
 
-// read adds the entries of the Directory d, whose path is a prefix of theirs, and all below them.
-func (t *Tree) read(src Source, d digest.Digest, path string, most int64) bool {
-	if t.bytes > most {
-		return false
-	}
+// read adds the entries of the Directory d, whose path is a prefix of theirs, and all below them. It
+// returns where those of d are.
+func (t *Tree) read(src Source, d digest.Digest, path string, most int64) (first, count int, ok bool) {
 	dir, ok := src.LocalDirectory(d)
 	if !ok || int64(dir.Len()) > (most-t.bytes)/folder.EntryBytes {
-		return false
+		return 0, 0, false
 	}
-	first := len(t.entries)
-	for i := range dir.Len() {
+	first, count = len(t.entries), dir.Len()
+	for i := range count {
 		e := dir.At(i)
 		if !keepsTime(e.MTime) {
-			return false
+			return 0, 0, false
 		}
 		t.entries = append(t.entries, entry{Entry: e, path: path + e.Name})
 		t.bytes += onDisk(e)
 	}
-	for _, e := range t.entries[first:len(t.entries):len(t.entries)] {
-		if e.Kind == tree.Dir && !t.read(src, e.Digest, e.path+"/", most) {
-			return false
+	if t.bytes > most {
+		return 0, 0, false
+	}
+	for i := first; i < first+count; i++ {
+		if e := t.entries[i]; e.Kind == tree.Dir {
+			if e.first, e.count, ok = t.read(src, e.Digest, e.path+"/", most); !ok {
+				return 0, 0, false
+			}
+			t.entries[i] = e
 		}
 	}
-	return t.bytes <= most
+	return first, count, true
 }
+
+// in returns the entries of a directory, in the order of their names.
+func (t *Tree) in(dir *entry) []entry { return t.entries[dir.first : dir.first+dir.count] }
 
 // fill reads the files.
 func (t *Tree) fill(src Source) bool {
@@ -77,10 +88,7 @@ func (t *Tree) fill(src Source) bool {
 	return true
 }
 
-// Bytes returns how many bytes the tree takes on a disk.
-func (t *Tree) Bytes() int64 { return t.bytes }
-
-// onDisk returns how many bytes an entry takes on a disk.
+// onDisk returns how many bytes an entry takes on a disk with blocks of 4 KiB.
 func onDisk(e tree.Entry) int64 {
 	if e.Kind != tree.File {
 		return folder.EntryBytes

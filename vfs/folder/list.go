@@ -3,6 +3,7 @@ package folder
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"sync"
 
 	"golang.org/x/sys/unix"
@@ -13,6 +14,23 @@ import (
 // listings are buffers for the names of a folder. A walk of a few empty folders follows each
 // command: what package os adds to a listing would be most of it.
 var listings = sync.Pool{New: func() any { return new([8 << 10]byte) }}
+
+// errEnd ends a listing.
+var errEnd = errors.New("no more names are wanted")
+
+// List calls each with the names that the open folder fd lists from here on, while it returns true.
+func List(fd int, each func(name string) (more bool)) error {
+	err := list(fd, func(name string, _ byte) error {
+		if each(name) {
+			return nil
+		}
+		return errEnd
+	})
+	if errors.Is(err, errEnd) {
+		return nil
+	}
+	return err
+}
 
 // list calls each with the names that the open folder fd lists from here on, and their kinds
 // (unix.DT_DIR, …), which not every file system knows. It ends with the first error of each.

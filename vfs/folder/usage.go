@@ -43,6 +43,9 @@ func UsageOf(dir string, most int64, counts func(nlink uint64) bool) int64 {
 	return u.sum
 }
 
+// OnDisk returns how many bytes of the disk a file or folder takes, at least EntryBytes.
+func OnDisk(st *unix.Stat_t) int64 { return max(EntryBytes, st.Blocks*statBytes) }
+
 // errEnough ends a listing: the sum is above the maximum.
 var errEnough = errors.New("enough is known")
 
@@ -53,7 +56,7 @@ type adder struct {
 }
 
 func (u *adder) add(st *unix.Stat_t) {
-	n := max(EntryBytes, st.Blocks*statBytes)
+	n := OnDisk(st)
 	switch {
 	case st.Mode&unix.S_IFMT == unix.S_IFDIR:
 		u.sum += n
