@@ -279,13 +279,13 @@ const copyWarnings = time.Minute
 
 // warnOfCopy logs why inputs were not copied. The cause may be the same for each action.
 func (f *FS) warnOfCopy(root string, err error) {
-	level := zap.DebugLevel
+	log := f.log.WithOptions(zap.IncreaseLevel(zap.ErrorLevel))
 	f.mu.Lock()
 	if now := time.Now(); now.Sub(f.warned) >= copyWarnings {
-		f.warned, level = now, zap.WarnLevel
+		f.warned, log = now, f.log
 	}
 	f.mu.Unlock()
-	f.log.Log(level, "the inputs of an action cannot be copied", zap.String("root", root), zap.Error(err))
+	log.Warn("the inputs of an action cannot be copied", zap.String("root", root), zap.Error(err))
 }
 
 // claim creates the folder if need be, locks it and stores its true path, free of symlinks.
