@@ -160,18 +160,3 @@ func (w *Worker) writes() (upperMemory int64, outputs outputs.Policy, err error)
 	}
 	return upperMemory, outputs, nil
 }
-
-// mostCopied is the largest input root that may be copied: it is in memory meanwhile.
-const mostCopied = 16 << 20
-
-// copies returns the largest input root that is copied.
-func (w *Worker) copies() (int64, error) {
-	n, err := settings.ParseSize(w.CopiedRoots)
-	if err != nil {
-		return 0, settings.Wrong("tuning.copied_roots: %w", err)
-	}
-	if n > mostCopied {
-		return 0, settings.Wrong("tuning.copied_roots %s: give at most 16M, larger input roots are better mounted", w.CopiedRoots)
-	}
-	return n, nil
-}

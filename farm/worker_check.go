@@ -16,6 +16,9 @@ import (
 	"github.com/forerunner-build/forerunner/worker/policy"
 )
 
+// mostCopied is the largest input root that may be copied: it is in memory meanwhile.
+const mostCopied = 16 << 20
+
 // A checkedWorker is what the settings of a worker mean. Nothing was created for it.
 type checkedWorker struct {
 	limits      []cgroup.Limits // of each slot; none: no cgroups are wanted
@@ -67,8 +70,8 @@ func (w *Worker) check() (c checkedWorker, err error) {
 	if c.upperMemory, c.outputs, err = w.writes(); err != nil {
 		return c, err
 	}
-	if c.copyBytes, err = w.copies(); err != nil {
-		return c, err
+	if c.copyBytes, err = settings.ParseSize(w.CopiedRoots); err != nil || c.copyBytes > mostCopied {
+		return c, settings.Wrong("tuning.copied_roots %q: give a size up to 16M", w.CopiedRoots)
 	}
 	if c.storeBytes, err = settings.ParseSize(w.CacheSize); err != nil {
 		return c, settings.Wrong("--cache-size: %w", err)

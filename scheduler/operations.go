@@ -37,6 +37,8 @@ type operations struct {
 	*engine.Engine
 	// pages is ServerOptions.Pages.
 	pages string
+	// patience is ServerOptions.FirstUpdate.
+	patience time.Duration
 }
 
 // operationStream is the stream of Execute and WaitExecution.
@@ -47,7 +49,7 @@ type operationStream interface {
 
 // submit has an operation queued, which the caller follows from then on.
 func (o *operations) submit(op *request.Operation) (box *engine.Mailbox, err error) {
-	box = engine.NewMailbox()
+	box = engine.NewPatientMailbox(o.patience)
 	if !o.Accept(func(t engine.Turn) (out event.Out) {
 		out = t.Feed(event.Submit{Operation: op})
 		if err = out.Err; err == nil {
@@ -119,6 +121,7 @@ func (o *operations) watch(ctx context.Context, name string) (st event.Status, b
 // submitted or attached to it, which follow undoes.
 func (o *operations) follow(stream operationStream, name string, box *engine.Mailbox, wanted inlining) error {
 	defer func() {
+		box.Leave()
 		cancelled := isCancelled(stream.Context())
 		o.Step(func(t engine.Turn) event.Out {
 			t.Unfollow(name, box)

@@ -3,6 +3,7 @@ package engine
 import (
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/forerunner-build/forerunner/scheduler/core/event"
 )
@@ -75,7 +76,7 @@ func (s streams) close() {
 // A Mailbox holds the latest state of one operation for one stream. Put never blocks, so a slow
 // client delays nothing; it skips intermediate states, but never the end.
 type Mailbox struct {
-	// full has a value whenever there is something to take, and is closed when nothing more comes.
+	// full has a value when there is something to take, and is closed when nothing more comes.
 	full chan struct{}
 	// next and prev are of the same operation; guarded by Engine.mu.
 	next, prev *Mailbox
@@ -84,12 +85,46 @@ type Mailbox struct {
 	status *event.Status // guarded by mu; nil if the last one was taken
 	rev    uint64        // guarded by mu; of the last that was put
 	closed bool          // guarded by mu
+	// hurry ends the time in which Full tells only of the end; guarded by mu, nil: it is over.
+	hurry *time.Timer
 }
 
 // NewMailbox returns an empty Mailbox.
 func NewMailbox() *Mailbox { return &Mailbox{full: make(chan struct{}, 1)} }
 
-// Full returns a channel that has a value whenever there is something to take, and is closed when
+// NewPatientMailbox returns an empty Mailbox whose Full tells only of the end, as long as patience
+// lasts: a stream of a short operation then has one message. The reader calls Leave.
+func NewPatientMailbox(patience time.Duration) *Mailbox {
+	m := NewMailbox()
+	if patience <= 0 {
+		return m
+	}
+	m.mu.Lock() // the timer may be quick
+	defer m.mu.Unlock()
+	m.hurry = time.AfterFunc(patience, m.tellAll)
+	return m
+}
+
+// tellAll has Full tell of every state from now on.
+func (m *Mailbox) tellAll() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.hurry = nil
+	if m.status != nil && !m.closed {
+		m.signalLocked()
+	}
+}
+
+// Leave says that nobody reads any more.
+func (m *Mailbox) Leave() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.hurry != nil {
+		m.hurry.Stop()
+	}
+}
+
+// Full returns a channel that has a value when there is something to take, and is closed when
 // nothing more comes.
 func (m *Mailbox) Full() <-chan struct{} { return m.full }
 
@@ -102,6 +137,12 @@ func (m *Mailbox) Put(st *event.Status) {
 		return
 	}
 	m.status, m.rev = st, st.Rev
+	if m.hurry == nil || st.Done() {
+		m.signalLocked()
+	}
+}
+
+func (m *Mailbox) signalLocked() {
 	select {
 	case m.full <- struct{}{}:
 	default:

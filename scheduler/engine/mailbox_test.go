@@ -4,6 +4,8 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 
@@ -33,6 +35,59 @@ func TestFollowers(t *testing.T) {
 			t.Fatalf("%v follow, want %v", got, want)
 		}
 	}
+}
+
+// TestPatientMailbox tells of the end at once, and of other states when its patience has ended.
+func TestPatientMailbox(t *testing.T) {
+	op := &request.Operation{Name: "x"}
+	told := func(m *Mailbox) bool {
+		select {
+		case <-m.Full():
+			return true
+		default:
+			return false
+		}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		m := NewPatientMailbox(time.Second)
+		defer m.Leave()
+		m.Put(&event.Status{Operation: op, Rev: 1})
+		time.Sleep(time.Second - 1)
+		m.Put(&event.Status{Operation: op, Rev: 2, Stage: repb.ExecutionStage_EXECUTING})
+		if told(m) {
+			t.Error("it told of a state at once")
+		}
+		time.Sleep(1)
+		synctest.Wait()
+		if st, _ := m.Take(); !told(m) || st.Rev != 2 {
+			t.Errorf("after a second it has %v", st)
+		}
+		m.Put(&event.Status{Operation: op, Rev: 3})
+		if st, _ := m.Take(); !told(m) || st.Rev != 3 {
+			t.Errorf("later it has %v", st)
+		}
+
+		short := NewPatientMailbox(time.Second)
+		short.Put(&event.Status{Operation: op, Rev: 1})
+		short.Put(&event.Status{Operation: op, Rev: 2, Stage: repb.ExecutionStage_COMPLETED})
+		if st, _ := short.Take(); !told(short) || st.Rev != 2 {
+			t.Errorf("it has %v, and not the end", st)
+		}
+		short.Leave()
+
+		idle := NewPatientMailbox(time.Second)
+		time.Sleep(time.Second)
+		synctest.Wait()
+		if told(idle) {
+			t.Error("it told of nothing")
+		}
+		closed := NewPatientMailbox(time.Second)
+		closed.Close()
+		if !told(closed) {
+			t.Error("it did not tell that it is closed")
+		}
+		time.Sleep(time.Second)
+	})
 }
 
 func TestMailboxKeepsTheLatest(t *testing.T) {
