@@ -155,8 +155,7 @@ func (f *files) peek(k digest.Digest) (*os.File, error) {
 
 // openWhole opens the file of k for reading, or returns its damage.
 func (f *files) openWhole(k digest.Digest) (file *os.File, wrong string, err error) {
-	// Nonblocking, so that a pipe or device delays nothing.
-	file, err = os.OpenFile(f.path(k), os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
+	file, err = tamper.OpenToRead(func(flags int) (*os.File, error) { return os.OpenFile(f.path(k), flags, 0) })
 	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ELOOP) {
 		return nil, "is gone or replaced", nil
 	}
@@ -227,12 +226,13 @@ func (f *files) withFile(k digest.Digest, use func(fd int, path string) error) e
 // openSmall opens a file to read it, if possible without a change of its access time: that takes
 // longer than to read a small file. The kernel permits it for files of this user.
 func openSmall(path string) (int, error) {
-	const flags = unix.O_RDONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC // a pipe or device delays nothing
-	fd, err := eintr.Ignore(func() (int, error) { return unix.Open(path, flags|unix.O_NOATIME, 0) })
-	if err == unix.EPERM {
-		return eintr.Ignore(func() (int, error) { return unix.Open(path, flags, 0) })
-	}
-	return fd, err
+	return tamper.OpenToRead(func(flags int) (int, error) {
+		fd, err := eintr.Ignore(func() (int, error) { return unix.Open(path, flags|unix.O_NOATIME, 0) })
+		if err == unix.EPERM {
+			return eintr.Ignore(func() (int, error) { return unix.Open(path, flags, 0) })
+		}
+		return fd, err
+	})
 }
 
 // readAtMost returns the first size bytes of the regular file at path, and one more if it is longer.

@@ -1,7 +1,9 @@
 package tamper
 
 import (
+	"errors"
 	"os"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -19,6 +21,26 @@ type Own struct {
 func NewOwn(file *os.File) *Own {
 	lease, alone := writeLeaseOf(file)
 	return &Own{file, lease, alone}
+}
+
+// longestMove is how long the writer of a new file may keep its lease after the file has come to its
+// place: it has two system calls to make.
+const longestMove = time.Second
+
+// OpenToRead opens a file by open, which gets the flags. It waits for nobody but the writer
+// of a new file, who ends its lease soon after the file is in its place.
+func OpenToRead[F any](open func(flags int) (F, error)) (F, error) {
+	const flags = unix.O_RDONLY | unix.O_NOFOLLOW | unix.O_NONBLOCK | unix.O_CLOEXEC
+	wait, left := 20*time.Microsecond, longestMove
+	for {
+		file, err := open(flags)
+		if !errors.Is(err, unix.EAGAIN) || left <= 0 {
+			return file, err
+		}
+		time.Sleep(wait)
+		left -= wait
+		wait *= 2
+	}
 }
 
 // A Seal is a file after its last byte, on its way to its place. It keeps its lease until it is

@@ -335,3 +335,47 @@ func TestOpenedEarly(t *testing.T) {
 		t.Errorf("it is whole: %t, %v", whole, err)
 	}
 }
+
+// TestReaderOfNewFile waits for the writer, which still has the lease, but not for long, and for no
+// pipe.
+func TestReaderOfNewFile(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "file")
+	f, err := os.OpenFile(path, os.O_RDWR|os.O_CREATE, 0o600)
+	check(t, err)
+	own := NewOwn(f)
+	if !own.leased() {
+		t.Skip("the file system has no leases")
+	}
+	defer f.Close()
+	open := func(flags int) (*os.File, error) { return os.OpenFile(path, flags, 0) }
+	read := make(chan error, 1)
+	go func() {
+		file, err := OpenToRead(open)
+		if err == nil {
+			err = file.Close()
+		}
+		read <- err
+	}()
+	for own.lease.Holds() {
+		time.Sleep(time.Millisecond) // until the reader is at it
+	}
+	select {
+	case err := <-read:
+		t.Errorf("it did not wait: %v", err)
+	default:
+	}
+	own.Free()
+	check(t, <-read)
+
+	kept := NewOwn(f)
+	if _, err := OpenToRead(open); !kept.leased() || !errors.Is(err, unix.EAGAIN) {
+		t.Errorf("with a lease that does not end: %v", err)
+	}
+	kept.Free()
+
+	path = filepath.Join(t.TempDir(), "pipe")
+	check(t, unix.Mkfifo(path, 0o600))
+	pipe, err := OpenToRead(open)
+	check(t, err)
+	check(t, pipe.Close())
+}
