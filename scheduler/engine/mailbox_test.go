@@ -57,7 +57,7 @@ func TestPatientMailbox(t *testing.T) {
 		if told(m) {
 			t.Error("it told of a state at once")
 		}
-		time.Sleep(1)
+		time.Sleep(time.Nanosecond)
 		synctest.Wait()
 		if st, _ := m.Take(); !told(m) || st.Rev != 2 {
 			t.Errorf("after a second it has %v", st)

@@ -347,25 +347,20 @@ func TestReaderOfNewFile(t *testing.T) {
 		t.Skip("the file system has no leases")
 	}
 	defer f.Close()
-	open := func(flags int) (*os.File, error) { return os.OpenFile(path, flags, 0) }
-	read := make(chan error, 1)
-	go func() {
-		file, err := OpenToRead(open)
-		if err == nil {
-			err = file.Close()
+	attempts := 0
+	open := func(flags int) (*os.File, error) {
+		file, err := os.OpenFile(path, flags, 0)
+		if attempts++; errors.Is(err, unix.EAGAIN) && attempts == 3 {
+			own.Free()
 		}
-		read <- err
-	}()
-	for own.lease.Holds() {
-		time.Sleep(time.Millisecond) // until the reader is at it
+		return file, err
 	}
-	select {
-	case err := <-read:
-		t.Errorf("it did not wait: %v", err)
-	default:
+	file, err := OpenToRead(open)
+	check(t, err)
+	check(t, file.Close())
+	if attempts != 4 {
+		t.Errorf("it was opened at the %dth attempt", attempts)
 	}
-	own.Free()
-	check(t, <-read)
 
 	kept := NewOwn(f)
 	if _, err := OpenToRead(open); !kept.leased() || !errors.Is(err, unix.EAGAIN) {
