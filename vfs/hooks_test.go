@@ -12,6 +12,7 @@ import (
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
 	"golang.org/x/sync/errgroup"
+	"golang.org/x/sys/unix"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/vfs/vfstest"
@@ -299,5 +300,30 @@ func TestStalledWhileTheSourceBlocks(t *testing.T) {
 			defer mu.Unlock()
 			return told == r.Stalled()
 		})
+	})
+}
+
+// TestEndedMount: a command that lost its inputs may have failed for that alone.
+func TestEndedMount(t *testing.T) {
+	bothWays(t, func(t *testing.T, f *FS) {
+		src := vfstest.NewSource(t)
+		r := openRoot(t, f, RootSpec{Digest: src.Tree(t, "a", "b"), Source: src})
+		if _, err := os.ReadFile(filepath.Join(r.Path(), "a")); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Err(); err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Unmount(fusePoint(r.points.path), unix.MNT_FORCE|unix.MNT_DETACH); err != nil {
+			t.Fatal(err)
+		}
+		for deadline := time.Now().Add(10 * time.Second); r.Err() == nil; time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatal("the root has no error")
+			}
+		}
+		if err := r.Verify(t.Context()); err == nil {
+			t.Error("it can be verified")
+		}
 	})
 }

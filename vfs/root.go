@@ -264,7 +264,8 @@ func (r *Root) Stalled() time.Duration {
 	return r.inputs.Stalled()
 }
 
-// Err returns the first error of an access: one of the Source, or that a Directory is invalid.
+// Err returns the first error of an access: one of the Source, that a Directory is invalid, or that
+// the mount of the inputs ended before Close.
 // Accesses that were abandoned, because their process was killed or the root closed, cause none.
 func (r *Root) Err() error {
 	if r.inputs == nil {

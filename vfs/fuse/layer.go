@@ -2,6 +2,7 @@ package fuse
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"strings"
@@ -125,9 +126,13 @@ type Layer struct {
 
 	lookups, absent atomic.Int64 // names that exist, and names that do not
 
-	mu  sync.Mutex
-	err error // first error of the Source or of a directory
+	mu     sync.Mutex
+	err    error // first error of the Source or of a directory
+	hidden bool
 }
+
+// errGone: somebody has unmounted an input root, or ended its connection.
+var errGone = errors.New("the mount of the input root ended while it was in use")
 
 // NewLayer returns a layer that is not shown yet. The end of ctx ends all accesses that wait.
 func (d *Driver) NewLayer(ctx context.Context, o Options) *Layer {
@@ -167,6 +172,7 @@ func (l *Layer) Show(context.Context) error {
 func (l *Layer) Hide() error {
 	l.mu.Lock()
 	l.cancel() // no load begins from now on
+	l.hidden = true
 	l.mu.Unlock()
 	err := l.mount.Hide()
 	l.loads.Wait()
@@ -188,11 +194,14 @@ func (l *Layer) Stalled() time.Duration { return l.stall.total() }
 // Lookups returns how many existing and missing names the kernel asked for.
 func (l *Layer) Lookups() (there, absent int64) { return l.lookups.Load(), l.absent.Load() }
 
-// Err returns the first error of an access: one of the Source, or that a Directory is invalid.
-// Abandoned accesses cause none.
+// Err returns the first error of an access: one of the Source, that a Directory is invalid, or that
+// the mount is gone before Hide. Abandoned accesses cause none.
 func (l *Layer) Err() error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
+	if l.err == nil && !l.hidden && l.mount.gone() {
+		l.err = errGone
+	}
 	return l.err
 }
 

@@ -75,6 +75,19 @@ func (m *Mount) show() error {
 // ended. It does not remove the mount point.
 func (m *Mount) Hide() error { return m.conn.Stop() }
 
+// gone reports whether the mount was there and is no more.
+func (m *Mount) gone() bool {
+	if m.conn.Device() == nil {
+		return false
+	}
+	select {
+	case <-m.conn.Device().Gone():
+		return true
+	default:
+		return false
+	}
+}
+
 // Folder returns the mount point.
 func (m *Mount) Folder() string { return m.conn.Dir() }
 

@@ -53,12 +53,14 @@ type Conn struct {
 	// before it answers.
 	in *buffer
 	// gone is closed when there are no more requests.
-	gone chan struct{}
+	gone    chan struct{}
+	helping atomic.Int32
+	loops   sync.WaitGroup
+
+	turn sync.Mutex
 	// answering is the request that the goroutine with the turn answers; 0: it reads, or has given
-	// up the turn.
-	answering atomic.Uint64
-	helping   atomic.Int32
-	loops     sync.WaitGroup
+	// up the turn. Guarded by turn.
+	answering uint64
 }
 
 // Open answers the first request to a device that was just mounted, in which the kernel and fs agree
@@ -113,18 +115,50 @@ func (c *Conn) Pass(request uint64) (gone <-chan struct{}) {
 	if request == 0 {
 		return nil
 	}
-	if c.answering.CompareAndSwap(request, 0) {
-		c.loops.Add(1)
+	c.turn.Lock()
+	defer c.turn.Unlock()
+	if c.answering == request {
+		c.answering = 0
+		c.loops.Add(1) // before the goroutine that has lost the turn sees that
 		go c.loop()
 	}
 	return c.gone
 }
 
+// passNow passes the turn whatever is being answered.
+func (c *Conn) passNow() {
+	c.turn.Lock()
+	request := c.answering
+	c.turn.Unlock()
+	c.Pass(request)
+}
+
+// begins notes that the goroutine with the turn answers a request.
+func (c *Conn) begins(request uint64) {
+	c.turn.Lock()
+	defer c.turn.Unlock()
+	c.answering = request
+}
+
+// ends notes that the request is answered, and reports whether the goroutine still has the turn.
+func (c *Conn) ends(request uint64) bool {
+	c.turn.Lock()
+	defer c.turn.Unlock()
+	has := c.answering == request
+	if has {
+		c.answering = 0
+	}
+	return has
+}
+
+// Gone returns a channel that is closed when there are no more requests: the mount is gone.
+func (c *Conn) Gone() <-chan struct{} { return c.gone }
+
 // loop has the turn.
 func (c *Conn) loop() {
 	defer c.loops.Done()
 	// If it is late and there is another request by then, that one passes the turn for nothing.
-	passing := time.AfterFunc(time.Hour, func() { c.Pass(c.answering.Load()) })
+	passing := time.AfterFunc(time.Hour, c.passNow)
 	defer passing.Stop()
 	quick, inARow := 0, 0
 	for {
@@ -147,11 +181,11 @@ func (c *Conn) loop() {
 		}
 		request := slices.Clone(c.in.bytes[:n])
 		number := header(request).Unique
-		c.answering.Store(number)
+		c.begins(number)
 		passing.Reset(tooLong)
 		c.answer(request)
 		passing.Stop()
-		if !c.answering.CompareAndSwap(number, 0) {
+		if !c.ends(number) {
 			return // another one has the turn
 		}
 	}

@@ -108,6 +108,23 @@ func TestPass(t *testing.T) {
 	}
 }
 
+// TestPassAtTheEnd passes the turn at the moment when the answer ends, as the timer of a late one
+// does: somebody must have it then.
+func TestPassAtTheEnd(t *testing.T) {
+	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(16)) // threads stop anywhere
+	var passes sync.WaitGroup
+	dir := show(t, func(device *fusedev.Conn, request uint64, _ string) {
+		passes.Go(func() { device.Pass(request) })
+		runtime.Gosched()
+	})
+	for n := range 20000 {
+		if look(t, dir, strconv.Itoa(n)); t.Failed() {
+			break
+		}
+	}
+	passes.Wait()
+}
+
 // TestSeveralAsk has more requests at a time than one goroutine answers. None of them passes.
 func TestSeveralAsk(t *testing.T) {
 	var now, most atomic.Int32
