@@ -117,8 +117,14 @@ func (c *Copier) write(t *Tree, top int) (size int64, err error) {
 		if err := unix.Fstatat(top, e.path, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 			return 0, &os.PathError{Op: "stat", Path: e.path, Err: err}
 		}
+		e.inode = st.Ino
 		size += folder.OnDisk(&st)
 	}
+	var st unix.Stat_t
+	if err := unix.Fstat(top, &st); err != nil {
+		return 0, err
+	}
+	t.root.inode = st.Ino
 	return size, nil
 }
 

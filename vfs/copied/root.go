@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
 
 	"golang.org/x/sys/unix"
 
@@ -78,6 +79,9 @@ func (c *Copier) watchEntry(r *Root, e *entry, path string, flags uint32) error 
 	if err != nil {
 		return fmt.Errorf("watch input %q: %w", e.path, err)
 	}
+	if len(r.watches) > 2*len(r.tree.entries) { // most have ended
+		r.watches = slices.DeleteFunc(r.watches, func(n int32) bool { return c.watched[n].root != r })
+	}
 	c.watched[int32(number)] = watch{r, e}
 	r.watches = append(r.watches, int32(number))
 	return nil
@@ -124,6 +128,9 @@ func (r *Root) Aside(f func()) {
 	}
 }
 
+// errMoved means that another folder is at the path of a directory.
+var errMoved = errors.New("it was moved")
+
 // rewatch watches a directory once more. The action may have changed whatever is at its path.
 func (r *Root) rewatch(e *entry) error {
 	top, err := unix.Open(r.dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
@@ -137,6 +144,13 @@ func (r *Root) rewatch(e *entry) error {
 			return err
 		}
 		defer func() { _ = unix.Close(at) }()
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(at, &st); err != nil {
+		return err
+	}
+	if st.Ino != e.inode { // maybe that of another input, which has a watch of its own
+		return errMoved
 	}
 	return r.copier.watchEntry(r, e, fmt.Sprint("/proc/self/fd/", at), 0)
 }

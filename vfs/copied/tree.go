@@ -29,6 +29,7 @@ type entry struct {
 	content []byte // of a file, until it is copied
 	first   int    // of a directory: its entries are this one of the tree,
 	count   int    // and so many from there on
+	inode   uint64 // of its copy
 }
 
 // Read returns the tree of the Directory root, if src has all of it and it takes at most so many
