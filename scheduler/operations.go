@@ -49,10 +49,10 @@ type operationStream interface {
 
 // submit has an operation queued, which the caller follows from then on.
 func (o *operations) submit(op *request.Operation) (box *engine.Mailbox, err error) {
-	box = engine.NewPatientMailbox(o.patience)
 	if !o.Accept(func(t engine.Turn) (out event.Out) {
 		out = t.Feed(event.Submit{Operation: op})
 		if err = out.Err; err == nil {
+			box = engine.NewPatientMailbox(o.patience)
 			t.Follow(op.Name, box)
 		}
 		return out
