@@ -277,3 +277,25 @@ func TestCopiedDirectoriesRead(t *testing.T) {
 		assertAlike(t, farms, spec{inputs: in, shell: shell, env: map[string]string{"READS": "directories"}})
 	}
 }
+
+// TestCopiedInputsThatChange runs commands that change their inputs and cover it up, or put something
+// else in their place.
+func TestCopiedInputsThatChange(t *testing.T) {
+	farms := copiedAndMounted(t, farmOptions{})
+	in := tree{"a": "aaaa", "b": "bbbb", "d/x": "x", "d/y/z": "z", "e/x": "x", "e/y/z": "z"}
+	for _, shell := range []string{
+		"chmod u+w a; touch -r a t; printf aaab > a; touch -r t a; chmod u-w a",
+		"chmod u+w a; touch -r a t; truncate -s 0 a; truncate -s 4 a; touch -r t a; chmod u-w a",
+		"rm b; ln a b",
+		"rm d/x; ln e/x d/x; touch -r e d",
+		"rm -r d; ln -s e d",
+		"mv d t; mv e d; mv t e",
+		"rm -r d; cp -a e d",
+		"rm d/x; mkfifo d/x; touch -r e d",
+		"rm a; mkfifo a",
+		"chmod 0 a d/x; chmod 7755 d/y",
+		"touch -d @946684800.5 d/y/z",
+	} {
+		assertAlike(t, farms, spec{inputs: in, shell: shell, paths: []string{"a", "b", "d", "e"}})
+	}
+}
