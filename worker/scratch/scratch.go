@@ -12,8 +12,9 @@ const (
 	interval = 500 * time.Millisecond
 	// share limits the time for measuring to 1/share of all time.
 	share = 20
-	// plenty: if the disks of a command that ended before the first measurement say that it may
-	// write as much again, nobody has freed so much in that time, and it is within its limit.
+	// plenty is what the disks must say that a command may still write, which ended before the first
+	// measurement, to spare it one. If somebody freed as much at that moment, an excess goes
+	// unnoticed: the disk had room for it, and its files go now.
 	plenty = 1 << 30
 )
 

@@ -23,9 +23,9 @@ func NewOwn(file *os.File) *Own {
 	return &Own{file, lease, alone}
 }
 
-// longestMove is how long the writer of a new file may keep its lease after the file has come to its
-// place: it has two system calls to make.
-const longestMove = time.Second
+// longestMove is about how long the writer of a new file may keep its lease after the file has come to
+// its place: it has two system calls to make. Who keeps a lease for longer must not delay others.
+const longestMove = 200 * time.Millisecond
 
 // OpenToRead opens a file by open, which gets the flags. It waits for nobody but the writer
 // of a new file, who ends its lease soon after the file is in its place.
