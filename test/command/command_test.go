@@ -24,11 +24,11 @@ func TestExec(t *testing.T) {
 		"--output", "out/prog", "--output", "out/dir", "--output", "out/link", "--", "/bin/sh", "-c", script,
 	}
 
-	run(append([]string{"--download", "got"}, make...)...).Expect(0, "hello\n", "inputs: 2 files, 1 MiB", "uploading: 1 MiB of 1 MiB", "executing", "to stderr\n")
+	run(append([]string{"--download", "got"}, make...)...).Expect(0, "hello\n", "inputs: 2 files, 1 MiB", "uploading: 1 MiB of 1 MiB", "done: ran for", "to stderr\n")
 	expectOutputs(f, filepath.Join(f.Dir, "got/out"))
-	run(append([]string{"--download", "hit"}, make...)...).Expect(0, "hello\n", "!uploading", "!executing", "to stderr\n")
+	run(append([]string{"--download", "hit"}, make...)...).Expect(0, "hello\n", "!uploading", "!ran for", "to stderr\n")
 	expectOutputs(f, filepath.Join(f.Dir, "hit/out"))
-	run(append([]string{"--skip-cache"}, make...)...).Expect(0, "hello\n", "!uploading", "executing")
+	run(append([]string{"--skip-cache"}, make...)...).Expect(0, "hello\n", "!uploading", "done: ran for")
 	run("--", "/bin/sh", "-c", "echo out; echo err >&2; exit 7").Expect(7, "out\n", " B\n", "!MiB of", "err\n")
 	run("--quiet", "--env", "A=b c", "--", "/bin/sh", "-c", `echo "$A"; exit 3`).Expect(3, "b c\n", "!\n")
 	run("--output", "never", "--", "/bin/true").Expect(1, "", "the command did not make never")

@@ -66,7 +66,7 @@ func execElsewhere(f *programs.Test, scheduler, storage string) {
 		return f.Exec(scheduler, append(args, command...)...)
 	}
 	run().Expect(1, "", "Unimplemented", "give its address with --storage")
-	run("--storage", storage).Expect(0, "hello\n", "executing")
+	run("--storage", storage).Expect(0, "hello\n", "done: ran for")
 	if text, err := os.ReadFile(filepath.Join(f.Dir, "downloaded", "copy")); string(text) != "hello\n" {
 		f.Errorf("output %q, %v", text, err)
 	}

@@ -63,8 +63,8 @@ func expectCacheWrites(f *programs.Test, address string, want codes.Code) {
 	run := func(args ...string) *programs.Process {
 		return f.Exec(address, append([]string{"--input", "in", "--output", "out", "--"}, args...)...)
 	}
-	run("/bin/cp", "text", "out").Expect(0, "", "executing")
-	run("/bin/cp", "text", "out").Expect(0, "", "!executing")
+	run("/bin/cp", "text", "out").Expect(0, "", "done: ran for")
+	run("/bin/cp", "text", "out").Expect(0, "", "!ran for")
 
 	err := writeResult(f.Context(), f.Dial(address), "outside", &repb.ActionResult{})
 	if status.Code(err) != want {

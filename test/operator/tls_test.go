@@ -36,8 +36,8 @@ func TestCertificates(t *testing.T) {
 	exec := func(who []string) *programs.Process {
 		return f.Start(append(append([]string{"forerunner", "exec", "--remote", address, "--input", "in"}, who...), "--", "/bin/cat", "text")...)
 	}
-	exec(alice).Expect(0, "hello\n", "executing")
-	exec(alice).Expect(0, "hello\n", "!executing")
+	exec(alice).Expect(0, "hello\n", "done: ran for")
+	exec(alice).Expect(0, "hello\n", "!ran for")
 	exec([]string{"--tls-ca", a.File}).Expect(1, "", "present a client certificate (--tls-client-cert", "!no farm answers")
 	exec(nil).Expect(1, "", "its certificate is of an authority that is not trusted here")
 	run(alice, "workers", "drain", "host=*").Expect(1, "", `alice may not call /forerunner.admin.Scheduler/Drain`, `"administer"`)
