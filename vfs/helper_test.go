@@ -37,8 +37,8 @@ func openFS(t testing.TB, o Options) *FS {
 		o.Method = FUSE // a test that means a fall-back says so
 	}
 	f, err := Open(o)
-	if errors.Is(err, ErrUnavailable) && os.Getenv("CI") == "" {
-		t.Skip(err)
+	if errors.Is(err, ErrUnavailable) {
+		lacks(t, err)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -96,10 +96,16 @@ func needPassthrough(t *testing.T, f *FS) {
 		return
 	}
 	const reason = "the kernel has no passthrough (Linux 6.9), or not for the file system of "
+	lacks(t, reason, f.upperDir)
+}
+
+// lacks ends the test because the machine lacks something: skipped, but failed under CI.
+func lacks(t testing.TB, what ...any) {
+	t.Helper()
 	if os.Getenv("CI") != "" {
-		t.Fatal(reason, f.upperDir)
+		t.Fatal(what...)
 	}
-	t.Skip(reason, f.upperDir)
+	t.Skip(what...)
 }
 
 // helper is a child process, started before the root is mounted, which uses the

@@ -279,13 +279,16 @@ const copyWarnings = time.Minute
 
 // warnOfCopy logs why inputs were not copied. The cause may be the same for each action.
 func (f *FS) warnOfCopy(root string, err error) {
-	log := f.log.WithOptions(zap.IncreaseLevel(zap.ErrorLevel))
 	f.mu.Lock()
-	if now := time.Now(); now.Sub(f.warned) >= copyWarnings {
-		f.warned, log = now, f.log
+	now := time.Now()
+	again := now.Sub(f.warned) < copyWarnings
+	if !again {
+		f.warned = now
 	}
 	f.mu.Unlock()
-	log.Warn("the inputs of an action cannot be copied", zap.String("root", root), zap.Error(err))
+	if !again {
+		f.log.Warn("the inputs of an action cannot be copied", zap.String("root", root), zap.Error(err))
+	}
 }
 
 // claim creates the folder if need be, locks it and stores its true path, free of symlinks.

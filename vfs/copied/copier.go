@@ -8,7 +8,6 @@ import (
 	"sync"
 	"syscall"
 	"time"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
 
@@ -106,12 +105,10 @@ func (c *Copier) write(t *Tree, top int) (size int64, err error) {
 		}
 		e.content = nil
 	}
-	for i := range t.entries {
+	for i := range t.entries { // nothing changes the time of a directory any more
 		e := &t.entries[i]
-		if e.Kind == tree.Dir { // now its entries do not change its time any more
-			if err := setTime(top, e.path, e.MTime); err != nil {
-				return 0, err
-			}
+		if err := setTime(top, e.path, e.MTime); err != nil {
+			return 0, err
 		}
 		var st unix.Stat_t
 		if err := unix.Fstatat(top, e.path, &st, unix.AT_SYMLINK_NOFOLLOW); err != nil {
@@ -128,23 +125,24 @@ func (c *Copier) write(t *Tree, top int) (size int64, err error) {
 	return size, nil
 }
 
-// make makes an entry, but for the time of a directory.
-func (c *Copier) make(e *entry, top int) error {
+// make makes an entry, but for its time.
+func (c *Copier) make(e *entry, top int) (err error) {
 	switch e.Kind {
-	case tree.Dir:
-		if err := unix.Mkdirat(top, e.path, e.Perm); err != nil {
-			return err
-		}
-		if e.Perm&c.umask != 0 {
-			return unix.Fchmodat(top, e.path, e.Perm, 0)
-		}
-		return nil
 	case tree.Symlink:
-		if err := unix.Symlinkat(e.Target, top, e.path); err != nil {
-			return err
-		}
-		return setTime(top, e.path, e.MTime)
+		return unix.Symlinkat(e.Target, top, e.path)
+	case tree.Dir:
+		err = unix.Mkdirat(top, e.path, e.Perm)
+	default:
+		err = put(e, top)
 	}
+	if err == nil && e.Perm&c.umask != 0 {
+		err = unix.Fchmodat(top, e.path, e.Perm, 0)
+	}
+	return err
+}
+
+// put makes a file with its content.
+func put(e *entry, top int) error {
 	// No child may have a program open for writing: it could not be run.
 	syscall.ForkLock.RLock()
 	defer syscall.ForkLock.RUnlock()
@@ -152,46 +150,23 @@ func (c *Copier) make(e *entry, top int) error {
 	if err != nil {
 		return err
 	}
-	err = c.put(e, fd)
+	for left := e.content; len(left) > 0 && err == nil; {
+		var n int
+		n, err = eintr.Ignore(func() (int, error) { return unix.Write(fd, left) })
+		left = left[max(n, 0):]
+	}
 	if closed := unix.Close(fd); err == nil {
 		err = closed
 	}
 	return err
 }
 
-// put gives the new file fd what the file e has.
-func (c *Copier) put(e *entry, fd int) error {
-	for left := e.content; len(left) > 0; {
-		n, err := eintr.Ignore(func() (int, error) { return unix.Write(fd, left) })
-		if err != nil {
-			return err
-		}
-		left = left[n:]
-	}
-	if e.Perm&c.umask != 0 {
-		if err := unix.Fchmod(fd, e.Perm); err != nil {
-			return err
-		}
-	}
-	times := timesOf(e.MTime)
-	_, _, failed := unix.Syscall6(unix.SYS_UTIMENSAT, uintptr(fd), 0, uintptr(unsafe.Pointer(&times)), 0, 0, 0)
-	if failed != 0 {
-		return failed
-	}
-	return nil
-}
-
-// setTime sets the times of the entry at path, not of what a symlink leads to.
+// setTime sets the times of last access and change of the entry at path, not of what a symlink leads
+// to.
 func setTime(top int, path string, t time.Time) error {
-	times := timesOf(t)
-	if err := unix.UtimesNanoAt(top, path, times[:], unix.AT_SYMLINK_NOFOLLOW); err != nil {
+	ts := unix.Timespec{Sec: t.Unix(), Nsec: int64(t.Nanosecond())}
+	if err := unix.UtimesNanoAt(top, path, []unix.Timespec{ts, ts}, unix.AT_SYMLINK_NOFOLLOW); err != nil {
 		return &os.PathError{Op: "set time of", Path: path, Err: err}
 	}
 	return nil
-}
-
-// timesOf returns the times of the last access and the last change.
-func timesOf(t time.Time) [2]unix.Timespec {
-	ts := unix.Timespec{Sec: t.Unix(), Nsec: int64(t.Nanosecond())}
-	return [2]unix.Timespec{ts, ts}
 }

@@ -1,7 +1,8 @@
 package copied
 
 import (
-	"fmt"
+	"io"
+	"os"
 	"slices"
 	"strings"
 
@@ -9,7 +10,6 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
-	"github.com/forerunner-build/forerunner/eintr"
 	"github.com/forerunner-build/forerunner/vfs/folder"
 )
 
@@ -89,7 +89,7 @@ func (p *Dir) same(name string, st *unix.Stat_t, e *entry) bool {
 	case tree.File:
 		return p.holds(name, st, e)
 	case tree.Symlink:
-		return st.Mode&unix.S_IFMT == unix.S_IFLNK && p.leadsTo(name, e.Target)
+		return st.Mode&unix.S_IFMT == unix.S_IFLNK && folder.LeadsTo(p.fd, name, e.Target)
 	}
 	next, err := p.Enter(name)
 	if err != nil {
@@ -122,36 +122,12 @@ func (p *Dir) holds(name string, st *unix.Stat_t, e *entry) bool {
 	if err != nil {
 		return false
 	}
-	defer func() { _ = unix.Close(fd) }()
-	content := make([]byte, st.Size+1) // one more, to see the end
-	read := 0
-	for read < len(content) {
-		n, err := eintr.Ignore(func() (int, error) { return unix.Read(fd, content[read:]) })
-		if err != nil {
-			return false
-		}
-		if n == 0 {
-			break
-		}
-		read += n
-	}
-	return digest.Of(e.Digest.Function(), content[:read]) == e.Digest
-}
-
-// leadsTo reports whether the symlink of this name has that target.
-func (p *Dir) leadsTo(name, target string) bool {
-	buf := make([]byte, unix.PathMax)
-	n, err := unix.Readlinkat(p.fd, name, buf)
-	return err == nil && string(buf[:n]) == target
+	file := os.NewFile(uintptr(fd), name)
+	defer file.Close()
+	content, err := io.ReadAll(io.LimitReader(file, st.Size+1)) // one more, to see the end
+	return err == nil && digest.Of(e.Digest.Function(), content) == e.Digest
 }
 
 // Written returns a path, valid until Close, of a regular file with one name. The action may have
 // written to each.
-func (p *Dir) Written(name string) (string, bool) {
-	var st unix.Stat_t
-	err := unix.Fstatat(p.fd, name, &st, unix.AT_SYMLINK_NOFOLLOW)
-	if err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || st.Nlink != 1 {
-		return "", false
-	}
-	return fmt.Sprintf("/proc/self/fd/%d/%s", p.fd, name), true
-}
+func (p *Dir) Written(name string) (string, bool) { return folder.FileOfOneName(p.fd, name) }

@@ -21,15 +21,6 @@ type emptyFiles struct{ dir *tree.Directory }
 func (s emptyFiles) LocalDirectory(digest.Digest) (*tree.Directory, bool) { return s.dir, true }
 func (s emptyFiles) LocalBlob(digest.Digest) ([]byte, bool)               { return nil, true }
 
-func open(t *testing.T) *Copier {
-	t.Helper()
-	c, err := New()
-	if err != nil {
-		t.Skip(err)
-	}
-	return c
-}
-
 // copyFiles makes a root of so many empty files.
 func copyFiles(t *testing.T, c *Copier, n int, read func(string, tree.Entry)) (r *Root, dir string) {
 	t.Helper()
@@ -62,7 +53,7 @@ func copyFiles(t *testing.T, c *Copier, n int, read func(string, tree.Entry)) (r
 // TestRootsThatNobodyAsks: roots that end without Reads, as those of actions whose outputs cannot be
 // prepared, together fill the queue of inotify. Nothing is remembered of them.
 func TestRootsThatNobodyAsks(t *testing.T) {
-	c := open(t)
+	c := newCopier(t)
 	const files = 100
 	r, dir := copyFiles(t, c, 17000, nil) // more events than the queue takes by default
 	r.Leave()
@@ -89,7 +80,7 @@ func TestRootsThatNobodyAsks(t *testing.T) {
 
 // TestReadsAfterClose: a closed Copier does not read from what has its descriptor now.
 func TestReadsAfterClose(t *testing.T) {
-	c := open(t)
+	c := newCopier(t)
 	r, _ := copyFiles(t, c, 1, nil)
 	group := c.group
 	if err := c.Close(); err != nil {

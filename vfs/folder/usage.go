@@ -1,7 +1,6 @@
 package folder
 
 import (
-	"errors"
 	"math"
 
 	"golang.org/x/sys/unix"
@@ -45,9 +44,6 @@ func UsageOf(dir string, most int64, counts func(nlink uint64) bool) int64 {
 
 // OnDisk returns how many bytes of the disk a file or folder takes, at least EntryBytes.
 func OnDisk(st *unix.Stat_t) int64 { return max(EntryBytes, st.Blocks*statBytes) }
-
-// errEnough ends a listing: the sum is above the maximum.
-var errEnough = errors.New("enough is known")
 
 // An adder has the sum so far.
 type adder struct {
@@ -97,19 +93,19 @@ func (u *adder) list(base int, path string) (folders []string) {
 		return nil // removed in the meantime
 	}
 	defer func() { _ = unix.Close(fd) }()
-	_ = list(fd, func(name string, _ byte) error {
+	_ = List(fd, func(name string) (more bool) {
 		var st unix.Stat_t
 		if u.sum > u.most {
-			return errEnough
+			return false
 		}
 		if unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
-			return nil
+			return true
 		}
 		u.add(&st)
 		if st.Mode&unix.S_IFMT == unix.S_IFDIR {
 			folders = append(folders, name)
 		}
-		return nil
+		return true
 	})
 	return folders
 }

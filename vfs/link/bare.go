@@ -9,6 +9,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
+	"github.com/forerunner-build/forerunner/vfs/folder"
 )
 
 // Bare is a layer that the action sees directly: it creates, renames and removes files beside the
@@ -119,25 +120,11 @@ func (p *Dir) Unchanged(name string) (in tree.Entry, from string, ok bool) {
 		return tree.Entry{Kind: tree.File, Digest: at.key.digest, Executable: st.Mode&0o111 != 0}, at.path, true
 	case unix.S_IFLNK:
 		e := p.find(name)
-		return e, p.below(name), e.Kind == tree.Symlink && p.leadsTo(name, e.Target)
+		return e, p.below(name), e.Kind == tree.Symlink && folder.LeadsTo(p.dir, name, e.Target)
 	}
 	return in, "", false
 }
 
-// leadsTo reports whether the symlink of this name has that target.
-func (p *Dir) leadsTo(name, target string) bool {
-	buf := make([]byte, unix.PathMax)
-	n, err := unix.Readlinkat(p.dir, name, buf)
-	return err == nil && string(buf[:n]) == target
-}
-
 // Written returns a path, valid until Close, of a file with one name: an input has another one in
 // the Store.
-func (p *Dir) Written(name string) (string, bool) {
-	var st unix.Stat_t
-	err := unix.Fstatat(p.dir, name, &st, unix.AT_SYMLINK_NOFOLLOW)
-	if err != nil || st.Mode&unix.S_IFMT != unix.S_IFREG || st.Nlink != 1 {
-		return "", false
-	}
-	return fmt.Sprintf("/proc/self/fd/%d/%s", p.dir, name), true
-}
+func (p *Dir) Written(name string) (string, bool) { return folder.FileOfOneName(p.dir, name) }
