@@ -64,6 +64,8 @@ func TestInputsFromPeers(t *testing.T) {
 		if cold.scheduler.caches[0] != "grpc://cold:1" {
 			t.Errorf("the scheduler heard of stores at %q", cold.scheduler.caches)
 		}
+		cold.drain() // an action is counted after its result has gone
+		cold.wait(t)
 		if n := counter(t, registry, "forerunner_worker_peer_blobs_total"); n < 6 {
 			t.Errorf("%v blobs came from peers, want three files and three directories", n)
 		}
