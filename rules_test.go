@@ -94,6 +94,7 @@ var floors = map[string]int{
 	"cas/fetch":           2,
 	"cas/server":          2,
 	"vfs/copied":          2,
+	"vfs/frame":           2,
 	"vfs/fuse":            2,
 	"vfs/image":           2,
 	"vfs/link":            2,

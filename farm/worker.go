@@ -95,7 +95,9 @@ type Worker struct {
 	// GatheredImages is false for comparisons.
 	GatheredImages bool   `tuning:"gathered_images" unit:"true|false" default:"true" doc:"Shows small folders that several input roots have by one metadata image, if they have 256 entries together"`
 	CopiedRoots    string `tuning:"copied_roots" unit:"SIZE" default:"256K" doc:"Largest input root that commands in a sandbox get as a copy instead of through FUSE, if the worker has all of it; each file and folder counts as at least 4 KiB. 0: none"`
-	UpperMemory    string `tuning:"upper_memory" unit:"SIZE" otherwise:"none; outputs on the disk need no copy" doc:"Memory for the files that an action writes, charged to its slot, instead of the disk"`
+	// KeptFolders is false for comparisons.
+	KeptFolders bool   `tuning:"kept_folders" unit:"true|false" default:"true" doc:"Empties the folders of an input root that is not mounted for the next one, instead of removing them"`
+	UpperMemory string `tuning:"upper_memory" unit:"SIZE" otherwise:"none; outputs on the disk need no copy" doc:"Memory for the files that an action writes, charged to its slot, instead of the disk"`
 	// MemoryCache limits the memory for directories, and is four times the limit for profiles.
 	MemoryCache string `tuning:"memory_cache" unit:"SIZE" otherwise:"256M, or an eighth of memory_limit" doc:"Memory for recently used directories of input roots; profiles have a quarter as much"`
 	// Reuse is ReuseOff if it is empty.
@@ -263,7 +265,7 @@ func (s *Started) openRoots(registry prometheus.Registerer) (*vfs.FS, *disk.Stor
 		MountDir: w.below(w.Mount, "mount"), UpperDir: upperDir, Logger: w.Logger, Metrics: registry,
 		Method: w.ExecFilesystem, UpperMemory: s.checked.upperMemory, Owner: s.isolation.users.Owner(), VerifyEvery: time.Duration(w.Disk.VerifyEvery),
 		Namespaces: s.isolation.namespaces, KnownBytes: memory / 4, Roots: w.positions(), Ready: s.readyRoots(),
-		DisableGathered: !w.GatheredImages, CopyBytes: s.copyBytes(),
+		DisableGathered: !w.GatheredImages, CopyBytes: s.copyBytes(), DropFolders: !w.KeptFolders,
 		Damaged: func(d digest.Digest, file string) {
 			if store != nil {
 				store.CopyDamaged(d, file)

@@ -138,9 +138,6 @@ func TestCopiesAreTheActionsOwn(t *testing.T) {
 	if err := one.Close(); err != nil {
 		t.Fatal(err)
 	}
-	if len(f.plain.spare) != 0 {
-		t.Error("a folder with copies is kept")
-	}
 	if left, err := os.ReadDir(openPlain(t, f, "three", nil).Path()); err != nil || len(left) > 0 {
 		t.Errorf("a root without inputs has %v, %v", left, err)
 	}

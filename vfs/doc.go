@@ -16,6 +16,7 @@
 //   - vfs/image shows by EROFS the subtrees that several roots have in common (vfs/erofs writes it);
 //   - vfs/link shows the inputs by hard links, if there is no FUSE;
 //   - vfs/copied shows small inputs by copies in a plain folder, which needs no other layer;
+//   - vfs/frame empties such a folder for the next root;
 //   - vfs/overlay lies over any of these, takes the files that the action writes, and distinguishes
 //     them from inputs.
 //
@@ -63,14 +64,16 @@
 // # Roots without inputs
 //
 // A root without inputs has nothing to fetch or to protect: it is a folder of the upper folder,
-// without a mount, and its Stats are zero. If OnLook is set, it is a root like others. Folders that
-// their actions did not touch are reused (Folder), which saves half the time of an action that does
-// nothing.
+// without a mount, and its Stats are zero. If OnLook is set, it is a root like others.
+//
+// When no process of the action uses the folder any more, everything in it is removed but the folders
+// of inputs and outputs that are as new ones, and the next root with the same owner gets it (package
+// frame).
 //
 // # Copied roots
 //
 // With Options.CopyBytes a small root whose blobs are all local is such a folder, too, with a copy
-// of each input, verified when it is made. Nothing of it is shared or reused. Reads are those that
+// of each input, verified when it is made. No file is shared or reused. Reads are those that
 // images show, reported by Stats: an open counts wherever the action has moved the copy, and a
 // symlink that is followed does not. OnCopyRead learns of them instead of OnBlob, as Vouch has
 // nothing to verify. Every copy may be moved away as a written file; Unchanged compares contents,
@@ -164,8 +167,8 @@
 // it unmounts, aborts the FUSE connection, cancels the Source's contexts, and returns when the last
 // of them has ended. So a Source must return when its context ends. NewRoot waits for those that it
 // starts to make links. An FS has one goroutine that removes the remains of closed roots, while
-// there are any, one that makes roots ahead, while some are wanted, and those of its images; its
-// Close waits for the work of all of them. Those without work wait a minute for more (package crew).
+// there are any, one for each closed root whose folders are emptied, one that makes roots ahead, while
+// some are wanted, and those of its images; its Close waits for the work of all of them. Those without work wait a minute for more (package crew).
 //
 // # Locks
 //

@@ -114,7 +114,7 @@ func (r *Root) copyInputs() *plainLayer {
 		return nil
 	}
 	l := &plainLayer{all: r.fs.plain, owner: r.owner}
-	err := l.show()
+	err := l.show(t.Folders(r.spec.Folders))
 	if err == nil {
 		err = l.copyInputs(r.fs.copier, t, r.copyOpened)
 	}

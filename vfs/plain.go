@@ -8,43 +8,59 @@ import (
 	"strconv"
 	"sync"
 
+	"go.uber.org/zap"
 	"golang.org/x/sys/unix"
 
 	"github.com/forerunner-build/forerunner/cas/tree"
+	"github.com/forerunner-build/forerunner/crew"
 	"github.com/forerunner-build/forerunner/vfs/copied"
 	"github.com/forerunner-build/forerunner/vfs/folder"
+	"github.com/forerunner-build/forerunner/vfs/frame"
 	"github.com/forerunner-build/forerunner/vfs/overlay"
 )
 
-// maxSpare bounds the folders that are kept for plain roots to come.
+// maxSpare bounds the frames that are kept for plain roots to come.
 const maxSpare = 64
 
 // plainFolders has the folders of actions whose roots have no mounts.
 type plainFolders struct {
 	dir   string // they are made in
+	drop  bool   // those that an action has touched are not used again
 	trash *folder.Trash
+	crew  *crew.Crew
+	log   *zap.Logger
+
+	stripping sync.WaitGroup
 
 	mu    sync.Mutex
-	spare []*folder.Folder // for plain roots to come
+	spare []*frame.Frame // for plain roots to come
 	made  int
 }
 
-// take returns a spare folder of that owner, or else a name for a new one.
-func (p *plainFolders) take(owner Owner) (spare *folder.Folder, name string) {
+// take returns the spare frame of that owner that fits best, or else a name for a new one.
+func (p *plainFolders) take(owner Owner, wanted *frame.Paths) (spare *frame.Frame, name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	i := slices.IndexFunc(p.spare, func(s *folder.Folder) bool { return s.Owner() == owner })
-	if i >= 0 {
-		spare = p.spare[i]
-		p.spare = slices.Delete(p.spare, i, i+1)
+	best, match := -1, 0
+	for i, s := range p.spare {
+		if s.Owner() != owner {
+			continue
+		}
+		if m := s.Match(wanted); best < 0 || m > match {
+			best, match = i, m
+		}
+	}
+	if best >= 0 {
+		spare = p.spare[best]
+		p.spare = slices.Delete(p.spare, best, best+1)
 		return spare, filepath.Dir(spare.Path())
 	}
 	p.made++
 	return nil, filepath.Join(p.dir, strconv.Itoa(p.made))
 }
 
-// keep keeps a folder, unless there are enough.
-func (p *plainFolders) keep(f *folder.Folder) bool {
+// keep keeps a frame, unless there are enough.
+func (p *plainFolders) keep(f *frame.Frame) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.spare) >= maxSpare {
@@ -72,6 +88,7 @@ func (p *plainFolders) make() error {
 
 // remove removes all folders. No root may have one any more.
 func (p *plainFolders) remove() error {
+	p.stripping.Wait()
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.made == 0 {
@@ -81,12 +98,12 @@ func (p *plainFolders) remove() error {
 }
 
 // plainLayer is a root that needs no mount, because it has no inputs, or copies of them. It is a
-// folder, which another root gets after an action without inputs that left it untouched.
+// frame, which another root gets after the action.
 type plainLayer struct {
 	all    *plainFolders
 	owner  Owner
 	around ownFolder // other users cannot enter it
-	folder *folder.Folder
+	frame  *frame.Frame
 	copies *copied.Root // nil: it has no inputs
 }
 
@@ -94,45 +111,68 @@ var _ upperLayer = (*plainLayer)(nil)
 
 // copyInputs fills the root with copies of t, whose reads it reports.
 func (l *plainLayer) copyInputs(c *copied.Copier, t *copied.Tree, read func(path string, e tree.Entry)) (err error) {
-	l.copies, err = c.Copy(t, l.folder.Path(), l.owner, read)
+	l.copies, err = c.Copy(t, l.frame, read)
 	return err
 }
 
-// show finds an empty folder of the owner, in one that other users cannot enter.
-func (l *plainLayer) show() error {
+// show finds a frame of the owner, in a folder that other users cannot enter. It has no other folders
+// than those that are wanted, but may lack some.
+func (l *plainLayer) show(folders []string) error {
+	wanted := frame.PathsOf(folders)
 	var name string
-	l.folder, name = l.all.take(l.owner)
+	l.frame, name = l.all.take(l.owner, wanted)
 	l.around.path = name
-	if l.folder != nil {
+	if l.frame != nil {
 		l.around.state = folderMade
-		return nil
+		return l.frame.Fit(wanted)
 	}
 	err := l.all.make()
 	if err == nil {
 		err = l.around.make(l.owner)
 	}
 	if err == nil {
-		l.folder, err = folder.Make(string(overlay.UpperIn(name)), 0o755, l.owner)
+		l.frame, err = frame.Make(string(overlay.UpperIn(name)), l.owner)
+	}
+	if err == nil {
+		err = l.frame.Fit(wanted)
 	}
 	return err
 }
 
-// hide passes the folder on to another root, if vacated says that no process uses it, or removes
-// it.
+// hide passes the frame on to another root, if vacated says that no process uses it, or removes it.
 func (l *plainLayer) hide(vacated bool) error {
 	if l.copies != nil {
 		l.copies.Leave()
-	} else if l.folder != nil && vacated && l.folder.Untouched() && l.all.keep(l.folder) {
-		return nil
 	}
-	return l.around.drop(l.all.trash)
+	switch {
+	case l.frame == nil || !vacated:
+		return l.drop()
+	case l.copies == nil && l.frame.Untouched() && l.all.keep(l.frame):
+		return nil
+	case l.all.drop:
+		return l.drop()
+	}
+	l.all.stripping.Add(1)
+	l.all.crew.Go(func() {
+		defer l.all.stripping.Done()
+		if l.frame.Strip(l.all.trash.Put) && l.all.keep(l.frame) {
+			return
+		}
+		if err := l.drop(); err != nil {
+			l.all.log.Error("cannot remove the remains of an input root", zap.Error(err))
+		}
+	})
+	return nil
 }
 
+// drop removes the folder.
+func (l *plainLayer) drop() error { return l.around.drop(l.all.trash) }
+
 // Path implements upperLayer.
-func (l *plainLayer) Path() string { return l.folder.Path() }
+func (l *plainLayer) Path() string { return l.frame.Path() }
 
 // Base implements upperLayer.
-func (l *plainLayer) Base() string { return l.folder.Path() }
+func (l *plainLayer) Base() string { return l.frame.Path() }
 
 // Top opens the topmost folder.
-func (l *plainLayer) Top() (*overlay.Dir, error) { return overlay.Upper(l.folder.Path()).Top() }
+func (l *plainLayer) Top() (*overlay.Dir, error) { return overlay.Upper(l.frame.Path()).Top() }

@@ -20,8 +20,7 @@ func openPlain(t *testing.T, f *FS, name string, owner *Owner) *Root {
 	return openRoot(t, f, RootSpec{Name: name, Digest: digest.SHA256.Empty(), Source: vfstest.NewSource(t), Owner: owner})
 }
 
-// TestPlainRoot: a root without inputs is an empty folder, whatever happened in the previous one. A
-// folder is reused only if it is untouched.
+// TestPlainRoot: a root without inputs is an empty folder, whatever happened in the previous one.
 func TestPlainRoot(t *testing.T) {
 	for name, c := range map[string]struct {
 		do     func(dir string) error
@@ -31,17 +30,17 @@ func TestPlainRoot(t *testing.T) {
 		"nothing":     {do: func(string) error { return nil }, reused: true},
 		"looked":      {do: func(dir string) error { _, err := os.ReadDir(dir); return err }, reused: true},
 		"not left":    {do: func(string) error { return nil }, stays: true},
-		"made a file": {do: func(dir string) error { return os.WriteFile(filepath.Join(dir, "x"), nil, 0o600) }},
-		"made a mess": {do: func(dir string) error { return os.MkdirAll(filepath.Join(dir, "a/b"), 0o700) }},
+		"made a file": {do: func(dir string) error { return os.WriteFile(filepath.Join(dir, "x"), nil, 0o600) }, reused: true},
+		"made a mess": {do: func(dir string) error { return os.MkdirAll(filepath.Join(dir, "a/b"), 0o700) }, reused: true},
 		"came and went": {do: func(dir string) error {
 			if err := os.Mkdir(filepath.Join(dir, "x"), 0o700); err != nil {
 				return err
 			}
 			return os.Remove(filepath.Join(dir, "x"))
-		}},
-		"changed mode":  {do: func(dir string) error { return os.Chmod(dir, 0o777) }},
+		}, reused: true},
+		"changed mode":  {do: func(dir string) error { return os.Chmod(dir, 0o777|os.ModeSetgid) }, reused: true},
 		"changed owner": {do: func(dir string) error { return os.Chown(dir, 1, 1) }},
-		"changed time":  {do: func(dir string) error { return os.Chtimes(dir, time.Unix(1, 0), time.Unix(1, 0)) }},
+		"changed time":  {do: func(dir string) error { return os.Chtimes(dir, time.Unix(1, 0), time.Unix(1, 0)) }, reused: true},
 		"left a mark":   {do: func(dir string) error { return unix.Setxattr(dir, "user.mark", []byte("here"), 0) }},
 		"went":          {do: os.Remove},
 	} {
@@ -58,6 +57,7 @@ func TestPlainRoot(t *testing.T) {
 			if err := r.Close(); err != nil {
 				t.Fatal(err)
 			}
+			f.plain.stripping.Wait()
 			if got := len(f.plain.spare) == 1; got != c.reused {
 				t.Errorf("kept for later: %v", got)
 			}
@@ -107,6 +107,7 @@ func TestPlainRootOfAnother(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	f.plain.stripping.Wait()
 	if len(f.plain.spare) != 2 {
 		t.Errorf("%d folders are kept, of two owners", len(f.plain.spare))
 	}

@@ -38,6 +38,9 @@ type RootSpec struct {
 	Name   string        // unique among the open roots, and a file name
 	Digest digest.Digest // of the root Directory; its function is that of the whole tree
 	Source Source
+	// Folders are paths of some that the caller is going to make, each after the one that it is in. The
+	// root may have them already.
+	Folders []string
 	// Owner, if not nil, is the owner of the root instead of Options.Owner. Then it has no metadata
 	// images, unless Options.Namespaces has the owner.
 	Owner *Owner
@@ -175,7 +178,7 @@ func (r *Root) show(ctx context.Context) error {
 		return nil // they are there
 	}
 	if r.plain != nil {
-		return r.plain.show()
+		return r.plain.show(r.spec.Folders)
 	}
 	if r.wasReady {
 		// Nobody may enter before the inputs are there.

@@ -85,6 +85,9 @@ type Options struct {
 	// take at most so many bytes on the disk, each at least 4 KiB, and the Source, a CopySource, has
 	// all of them. Not with hard links, nor with UpperMemory.
 	CopyBytes int64
+	// DropFolders removes the folders of a root that is not mounted, also those that the next one could
+	// use, unless the action left the root untouched.
+	DropFolders bool
 	// DisablePassthrough serves reads through the page cache of the FUSE mount even if the kernel
 	// could read the blobs itself.
 	DisablePassthrough bool
@@ -210,7 +213,7 @@ func Open(o Options) (*FS, error) {
 // prepare cleans the two folders and tries the machine out.
 func (f *FS) prepare(o Options) error {
 	f.trash = folder.NewTrash(filepath.Join(f.upperDir, trashName), f.crew, f.log)
-	f.plain = &plainFolders{dir: f.plainDir(), trash: f.trash}
+	f.plain = &plainFolders{dir: f.plainDir(), drop: o.DropFolders, trash: f.trash, crew: f.crew, log: f.log}
 	f.points = mountPoints{dir: filepath.Join(f.mountDir, pointsName), log: f.log}
 	f.linkBytes, f.damaged, f.upperMemory = o.LinkBytes, o.Damaged, o.UpperMemory
 	known := cmp.Or(o.KnownBytes, defaultKnown)

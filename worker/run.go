@@ -117,7 +117,7 @@ func (r *run) makeRoot(ctx context.Context) error {
 		Name: name, Digest: rootDigest, Owner: policy.OwnerOf(r.a.how.Sandbox.User),
 		Source:      inputs.Source{ReadThrough: r.a.inputs, Verifier: r.w.opts.Store.Verifier(), Opened: r.a.ahead.Opened, ReadPart: r.a.ahead.ReadPart},
 		OnFirstRead: r.a.ahead.Hook(), OnLook: r.a.former.Hook(), OnBlob: r.uses, OnBlobRead: r.hasRead,
-		OnCopyRead: r.a.ahead.Used,
+		OnCopyRead: r.a.ahead.Used, Folders: r.a.command.Folders(),
 	})
 	if err != nil {
 		return fmt.Errorf("make input root %s appear: %w", rootDigest, err)

@@ -76,16 +76,26 @@ func umask() (uint32, error) {
 	return uint32(mask), nil
 }
 
-// Copy makes t in an empty folder of that owner, and watches it. It calls read, which may be nil,
-// from Root.Reads. After an error the folder may have a part of t.
-func (c *Copier) Copy(t *Tree, dir string, owner folder.Owner, read func(path string, e tree.Entry)) (*Root, error) {
+// A Place is a folder for copies. It may have some of their folders already, and folders that are not
+// among them, but nothing else.
+type Place interface {
+	Path() string
+	Owner() folder.Owner
+	// Has reports whether it has a folder at a path.
+	Has(path string) bool
+}
+
+// Copy makes t in a Place, and watches it. It calls read, which may be nil, from Root.Reads. After an
+// error the Place may have a part of t.
+func (c *Copier) Copy(t *Tree, in Place, read func(path string, e tree.Entry)) (*Root, error) {
+	dir := in.Path()
 	top, err := unix.Open(dir, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: dir, Err: err}
 	}
 	defer func() { _ = unix.Close(top) }()
 	r := &Root{copier: c, tree: t, dir: dir, read: read}
-	if err := owner.Act(func() (err error) { r.size, err = c.write(t, top); return err }); err != nil {
+	if err := in.Owner().Act(func() (err error) { r.size, err = c.write(t, top, in); return err }); err != nil {
 		return nil, fmt.Errorf("copy inputs: %w", err)
 	}
 	if err := c.watch(r); err != nil {
@@ -97,9 +107,12 @@ func (c *Copier) Copy(t *Tree, dir string, owner folder.Owner, read func(path st
 
 // write makes the entries of t in a folder, whose own time it leaves to the kernel, as that of a
 // mounted root. It returns how many bytes of the disk they take, each at least folder.EntryBytes.
-func (c *Copier) write(t *Tree, top int) (size int64, err error) {
+func (c *Copier) write(t *Tree, top int, in Place) (size int64, err error) {
 	for i := range t.entries {
 		e := &t.entries[i]
+		if e.Kind == tree.Dir && in.Has(e.path) {
+			continue
+		}
 		if err := c.make(e, top); err != nil {
 			return 0, &os.PathError{Op: "make", Path: e.path, Err: err}
 		}

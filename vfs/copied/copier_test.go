@@ -59,13 +59,20 @@ func treeOf(t *testing.T, src *vfstest.Source, paths ...string) *Tree {
 
 func copyTo(t *testing.T, c *Copier, from *Tree, o *opens) (*Root, string) {
 	t.Helper()
-	dir := t.TempDir()
-	r, err := c.Copy(from, dir, folder.ProcessOwner(), o.read)
+	in := place(t.TempDir())
+	r, err := c.Copy(from, in, o.read)
 	if err != nil {
 		t.Fatal(err)
 	}
-	return r, dir
+	return r, in.Path()
 }
+
+// A place is an empty folder of the process.
+type place string
+
+func (p place) Path() string      { return string(p) }
+func (place) Owner() folder.Owner { return folder.ProcessOwner() }
+func (place) Has(string) bool     { return false }
 
 func readAll(t *testing.T, dir string, paths ...string) {
 	t.Helper()
@@ -157,25 +164,26 @@ func TestRootsAtOnce(t *testing.T) {
 	src := vfstest.NewSource(t)
 	from := treeOf(t, src, "a/one", "a/two", "three")
 	var g sync.WaitGroup
-	for range 8 {
+	top := t.TempDir()
+	for i := range 8 {
 		g.Go(func() {
-			for range 50 {
+			for j := range 50 {
 				var seen opens
-				dir, err := os.MkdirTemp("", "copied")
-				if err != nil {
-					t.Error(err)
-					return
-				}
 				again := *from
 				again.entries = slices.Clone(from.entries)
-				r, err := c.Copy(&again, dir, folder.ProcessOwner(), seen.read)
+				in := place(filepath.Join(top, fmt.Sprint(i, "-", j)))
+				err := os.Mkdir(in.Path(), 0o755)
+				var r *Root
+				if err == nil {
+					r, err = c.Copy(&again, in, seen.read)
+				}
 				if err != nil {
 					t.Error(err)
 					return
 				}
 				var others sync.WaitGroup
 				others.Go(func() { r.Reads() })
-				_, err = os.ReadFile(filepath.Join(dir, "a/two"))
+				_, err = os.ReadFile(filepath.Join(in.Path(), "a/two"))
 				others.Wait()
 				if !r.Reads() || err != nil {
 					t.Error("not all reads are known", err)
@@ -184,7 +192,7 @@ func TestRootsAtOnce(t *testing.T) {
 				if got := slices.Sorted(slices.Values(seen.paths)); !slices.Equal(got, []string{"a", "a/two"}) {
 					t.Errorf("read %q", got)
 				}
-				if err := os.RemoveAll(dir); err != nil {
+				if err := os.RemoveAll(in.Path()); err != nil {
 					t.Error(err)
 				}
 			}

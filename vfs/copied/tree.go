@@ -1,6 +1,7 @@
 package copied
 
 import (
+	"slices"
 	"time"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
@@ -69,6 +70,27 @@ func (t *Tree) read(src Source, d digest.Digest, path string, most int64) (first
 		}
 	}
 	return first, count, true
+}
+
+// Folders returns the paths of all directories, each after the one that it is in, and then those of
+// others that are no entries.
+func (t *Tree) Folders(others []string) (all []string) {
+	for i := range t.entries {
+		if e := &t.entries[i]; e.Kind == tree.Dir {
+			all = append(all, e.path)
+		}
+	}
+	for _, at := range others {
+		if !t.has(at) {
+			all = append(all, at)
+		}
+	}
+	return all
+}
+
+// has reports whether there is an entry at a path.
+func (t *Tree) has(at string) bool {
+	return slices.ContainsFunc(t.entries, func(e entry) bool { return e.path == at })
 }
 
 // in returns the entries of a directory, in the order of their names.

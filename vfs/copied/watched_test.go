@@ -12,7 +12,6 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/cas/tree"
-	"github.com/forerunner-build/forerunner/vfs/folder"
 )
 
 // emptyFiles is the Source of one directory with empty files.
@@ -40,14 +39,11 @@ func copyFiles(t *testing.T, c *Copier, n int, read func(string, tree.Entry)) (r
 	if !ok {
 		t.Fatal("the tree cannot be read")
 	}
-	dir = filepath.Join(t.TempDir(), "root")
-	if err := os.Mkdir(dir, 0o755); err != nil {
+	in := place(t.TempDir())
+	if r, err = c.Copy(copies, in, read); err != nil {
 		t.Fatal(err)
 	}
-	if r, err = c.Copy(copies, dir, folder.ProcessOwner(), read); err != nil {
-		t.Fatal(err)
-	}
-	return r, dir
+	return r, in.Path()
 }
 
 // TestRootsThatNobodyAsks: roots that end without Reads, as those of actions whose outputs cannot be

@@ -8,9 +8,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// maxFolderBytes limits the size of an empty folder: a folder that had many files stays large on
-// some file systems, and slow to list.
-const maxFolderBytes = 4096
+// MaxBytes limits the size of an empty folder that is used again: a folder that had many files stays
+// large on some file systems, and slow to list.
+const MaxBytes = 4096
 
 // A Folder is an empty folder for an action to write to. If an action leaves it untouched, the next
 // action can reuse it. ext4 checks each recently removed file and folder whenever it makes a new
@@ -42,6 +42,11 @@ func (f *Folder) own() error {
 	if err := unix.Chmod(f.path, f.mode); err != nil { // Mkdir's mode goes through the umask
 		return &os.PathError{Op: "chmod", Path: f.path, Err: err}
 	}
+	return f.Renew()
+}
+
+// Renew declares the present state of the folder the original one.
+func (f *Folder) Renew() error {
 	var st unix.Stat_t
 	if err := unix.Lstat(f.path, &st); err != nil {
 		return &os.PathError{Op: "stat", Path: f.path, Err: err}
@@ -66,7 +71,7 @@ func (f *Folder) Untouched() bool {
 	}
 	defer func() { _ = unix.Close(fd) }()
 	var st unix.Stat_t
-	if unix.Fstat(fd, &st) != nil || st.Ctim != f.ctime || st.Mode != unix.S_IFDIR|f.mode || st.Size > maxFolderBytes ||
+	if unix.Fstat(fd, &st) != nil || st.Ctim != f.ctime || st.Mode != unix.S_IFDIR|f.mode || st.Size > MaxBytes ||
 		(Owner{UID: st.Uid, GID: st.Gid}) != f.owner {
 		return false
 	}

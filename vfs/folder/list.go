@@ -20,8 +20,14 @@ var errEnd = errors.New("no more names are wanted")
 
 // List calls each with the names that the open folder fd lists from here on, while it returns true.
 func List(fd int, each func(name string) (more bool)) error {
-	err := list(fd, func(name string, _ byte) error {
-		if each(name) {
+	return Entries(fd, func(name string, _ byte) (more bool) { return each(name) })
+}
+
+// Entries calls each with the names that the open folder fd lists from here on, and their kinds
+// (unix.DT_DIR, …), which not every file system knows, while it returns true.
+func Entries(fd int, each func(name string, kind byte) (more bool)) error {
+	err := list(fd, func(name string, kind byte) error {
+		if each(name, kind) {
 			return nil
 		}
 		return errEnd
@@ -32,8 +38,7 @@ func List(fd int, each func(name string) (more bool)) error {
 	return err
 }
 
-// list calls each with the names that the open folder fd lists from here on, and their kinds
-// (unix.DT_DIR, …), which not every file system knows. It ends with the first error of each.
+// list is Entries that ends with the first error of each.
 func list(fd int, each func(name string, kind byte) error) error {
 	buffer := listings.Get().(*[8 << 10]byte)
 	defer listings.Put(buffer)

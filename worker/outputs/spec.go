@@ -81,6 +81,35 @@ func cleanBelow(base, p string) (string, error) {
 	return full, nil
 }
 
+// Folders returns the paths of the folders that Prepare makes if no symlinks lead there, each after
+// the one that it is in. Those on the way to the working directory must be inputs.
+func (s *Spec) Folders() (all []string) {
+	seen := map[string]struct{}{".": {}}
+	for dir := s.WorkingDirectory; dir != "."; dir = path.Dir(dir) {
+		seen[dir] = struct{}{}
+	}
+	var add func(dir string)
+	add = func(dir string) {
+		if _, ok := seen[dir]; !ok {
+			seen[dir] = struct{}{}
+			add(path.Dir(dir))
+			all = append(all, dir)
+		}
+	}
+	for _, o := range s.Paths {
+		add(o.folder())
+	}
+	return all
+}
+
+// folder returns the folder to make for o.
+func (o *Path) folder() string {
+	if o.Kind == Directory {
+		return o.Full
+	}
+	return path.Dir(o.Full)
+}
+
 // Prepare makes the folders that the command expects for its outputs (REv2, Command.output_paths).
 // For output_directories, which only Bazel before version 7 sends and relies on, it makes the
 // folder itself.
@@ -102,10 +131,7 @@ func (s *Spec) Prepare(root *os.Root) error {
 	defer top.Close()
 	made := "."
 	for _, o := range s.Paths {
-		dir := path.Dir(o.Full)
-		if o.Kind == Directory {
-			dir = o.Full
-		}
+		dir := o.folder()
 		if dir == made {
 			continue
 		}

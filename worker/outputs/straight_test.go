@@ -184,3 +184,45 @@ func TestFoldersAreEnteredOnce(t *testing.T) {
 		})
 	}
 }
+
+// TestFolders: the folders that are told are those that Prepare makes, each after the one it is in.
+func TestFolders(t *testing.T) {
+	random := rand.New(rand.NewPCG(3, 4))
+	for _, wd := range []string{".", "work", "work/here"} {
+		for range 50 {
+			top := t.TempDir()
+			check(t, os.MkdirAll(filepath.Join(top, wd), 0o755))
+			root, err := os.OpenRoot(top)
+			check(t, err)
+			s := &Spec{WorkingDirectory: wd}
+			for range random.IntN(6) {
+				full := wd
+				for range 1 + random.IntN(4) {
+					full = path.Join(full, []string{"a", "b", ".."}[random.IntN(3)])
+				}
+				if full != ".." && !strings.HasPrefix(full, "../") && full != "." {
+					s.Paths = append(s.Paths, Path{Given: full, Full: full, Kind: Kind(random.IntN(3))})
+				}
+			}
+			before := listing(t, root)
+			told := s.Folders()
+			check(t, s.Prepare(root))
+			made := listing(t, root)
+			maps.DeleteFunc(made, func(p string, _ fs.FileMode) bool { _, ok := before[p]; return ok })
+			for i, dir := range told {
+				if in := path.Dir(dir); in != "." && before["/"+filepath.Base(top)+"/"+in] == 0 && !slices.Contains(told[:i], in) {
+					t.Errorf("%q is told before %q, of %q", dir, in, told)
+				}
+				if p := "/" + filepath.Base(top) + "/" + dir; made[p] == 0 {
+					t.Errorf("%q is told, and not made: %+v", dir, s)
+				} else {
+					delete(made, p)
+				}
+			}
+			if len(made) > 0 {
+				t.Errorf("%v were made, and not told: %+v", made, s)
+			}
+			check(t, root.Close())
+		}
+	}
+}
