@@ -131,7 +131,7 @@ func (l *plainLayer) show(folders []string) error {
 		err = l.around.make(l.owner)
 	}
 	if err == nil {
-		l.frame, err = frame.Make(string(overlay.UpperIn(name)), l.owner)
+		l.frame, err = frame.Make(string(overlay.UpperIn(name)), frame.Mode, l.owner)
 	}
 	if err == nil {
 		err = l.frame.Fit(wanted)

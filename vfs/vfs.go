@@ -350,6 +350,9 @@ func (f *FS) Method() Method { return f.means.method() }
 // Folders returns the folders of the FS: of the mount points and of the files that actions write.
 func (f *FS) Folders() []string { return []string{f.mountDir, f.upperDir} }
 
+// KeepsFolders is the opposite of Options.DropFolders.
+func (f *FS) KeepsFolders() bool { return !f.plain.drop }
+
 // UpperMemory returns the effective Options.UpperMemory.
 func (f *FS) UpperMemory() int64 { return f.upperMemory }
 

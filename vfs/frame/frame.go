@@ -12,8 +12,8 @@ import (
 	"github.com/forerunner-build/forerunner/vfs/folder"
 )
 
-// mode has the permission bits of all folders.
-const mode = 0o755
+// Mode has the permission bits of the folders of input roots.
+const Mode = 0o755
 
 // Paths are those of folders below a root, each after that of the folder that it is in.
 type Paths struct {
@@ -48,21 +48,23 @@ func (p *Paths) Add(at string) {
 	p.list = append(p.list, at)
 }
 
-// A Frame is the folder of an input root, with folders in it.
+// A Frame is a folder of an action, with folders in it.
 type Frame struct {
 	top    *folder.Folder
+	mode   uint32
 	traits traits   // of a new folder there
 	inside []string // the folders in it, each after the one that it is in
 	wanted *Paths   // by the root that has it now, or had it last
 }
 
-// Make makes a frame without folders for that owner. There must be nothing at the path.
-func Make(at string, owner folder.Owner) (*Frame, error) {
+// Make makes a frame without folders. All its folders have these permission bits and that owner. There
+// must be nothing at the path.
+func Make(at string, mode uint32, owner folder.Owner) (*Frame, error) {
 	top, err := folder.Make(at, mode, owner)
 	if err != nil {
 		return nil, err
 	}
-	f := &Frame{top: top, wanted: &Paths{}}
+	f := &Frame{top: top, mode: mode, wanted: &Paths{}}
 	fd, err := openFolder(unix.AT_FDCWD, at)
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: at, Err: err}

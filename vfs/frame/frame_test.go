@@ -21,7 +21,7 @@ import (
 // newFrame makes a frame of the process that wants and has these folders.
 func newFrame(t *testing.T, inside ...string) *Frame {
 	t.Helper()
-	f, err := Make(filepath.Join(t.TempDir(), "frame"), folder.ProcessOwner())
+	f, err := Make(filepath.Join(t.TempDir(), "frame"), Mode, folder.ProcessOwner())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +36,7 @@ func fill(t *testing.T, f *Frame, wanted ...string) {
 		t.Fatal(err)
 	}
 	for _, at := range wanted {
-		switch err := os.Mkdir(filepath.Join(f.Path(), at), mode); {
+		switch err := os.Mkdir(filepath.Join(f.Path(), at), Mode); {
 		case f.Has(at) && !errors.Is(err, fs.ErrExist), !f.Has(at) && err != nil:
 			t.Fatal(at, f.Has(at), err)
 		}
@@ -46,7 +46,7 @@ func fill(t *testing.T, f *Frame, wanted ...string) {
 // assertBare fails the test unless f has what it says, and all of that is as new.
 func assertBare(t *testing.T, f *Frame) {
 	t.Helper()
-	like, err := Make(f.Path()+"-new", f.Owner())
+	like, err := Make(f.Path()+"-new", Mode, f.Owner())
 	if err != nil {
 		t.Fatal(err)
 	}

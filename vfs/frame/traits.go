@@ -58,5 +58,5 @@ func (f *Frame) isNew(fd int) bool {
 	if t.read(fd, &st); t != f.traits {
 		return false
 	}
-	return st.Mode == unix.S_IFDIR|mode || unix.Fchmod(fd, mode) == nil
+	return st.Mode == unix.S_IFDIR|f.mode || unix.Fchmod(fd, f.mode) == nil
 }
