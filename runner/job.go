@@ -42,13 +42,13 @@ func newJob(s *server, m *message) *job {
 }
 
 // run does the command on the calling thread, which is f's, and returns what the worker gets to
-// know.
-func (j *job) run(f *forker, m *message) message {
+// know, and what to close after that.
+func (j *job) run(f *forker, m *message) (done message, outs *outputs) {
 	defer m.closeFiles() // an open mount would outlive the command
 	outs, err := openOutputs(m)
 	if err != nil {
 		j.end()
-		return message{Kind: kindDone, ID: j.id, Fault: err.Error()}
+		return message{Kind: kindDone, ID: j.id, Fault: err.Error()}, nil
 	}
 	j.pid, err = j.s.start(f.sandbox, m, outs.childFiles())
 	j.started(err)
@@ -62,9 +62,9 @@ func (j *job) run(f *forker, m *message) message {
 	if err := outs.finish(); err != nil {
 		j.fail(err)
 	}
-	done := j.done()
+	done = j.done()
 	done.Done.OutCut, done.Done.ErrCut = outs.stdout.truncated(), outs.stderr.truncated()
-	return done
+	return done, outs
 }
 
 // done is what the worker gets to know so far.

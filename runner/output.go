@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"os"
 	"sync"
-	"time"
 
 	"github.com/forerunner-build/forerunner/eintr"
 	"github.com/forerunner-build/forerunner/sandbox"
@@ -21,7 +20,8 @@ type output struct {
 	fd    int      // of pipe, without what (*os.File).Fd does to it
 	limit int64    // 0: none
 
-	done chan struct{} // closed when the copier has ended; the following are its
+	mu   sync.Mutex
+	over bool // nothing more is copied; guarded by mu, as all below
 	n    int64
 	cut  bool
 	err  error
@@ -46,8 +46,9 @@ func openOutputs(m *message) (*outputs, error) {
 	if err := errors.Join(err1, err2, err3); err != nil {
 		return nil, errors.Join(err, o.close())
 	}
-	o.stdout.startCopy()
-	o.stderr.startCopy()
+	if err := errors.Join(o.stdout.startCopy(), o.stderr.startCopy()); err != nil {
+		return nil, errors.Join(err, o.close())
+	}
 	return o, nil
 }
 
@@ -55,14 +56,15 @@ func (o *outputs) childFiles() []uintptr {
 	return []uintptr{uintptr(o.stdin), o.stdout.child.Fd(), o.stderr.child.Fd()}
 }
 
-// finish takes what is in the pipes and closes everything, when nothing of the command
-// is alive.
-func (o *outputs) finish() error {
-	return errors.Join(unix.Close(o.stdin), o.stdout.finish(), o.stderr.finish())
-}
+// finish takes what is in the pipes and closes the files, when nothing of the command is alive.
+func (o *outputs) finish() error { return errors.Join(o.stdout.finish(), o.stderr.finish()) }
 
-// close undoes a half-done openOutputs.
+// close closes what is left open. To close a pipe wakes its copier, which takes longer than all of
+// finish.
 func (o *outputs) close() error {
+	if o == nil {
+		return nil
+	}
 	var errs []error
 	if o.stdin >= 0 {
 		errs = append(errs, unix.Close(o.stdin))
@@ -78,7 +80,7 @@ func (o *outputs) close() error {
 // openOutput copies to file, which is closed in the end; -1 is nowhere. The command's end is of its
 // user, who can open it as /dev/stdout.
 func openOutput(file int, limit int64, user *sandbox.User) (*output, error) {
-	o := &output{limit: limit, done: make(chan struct{})}
+	o := &output{limit: limit}
 	if file < 0 {
 		var err error
 		o.child, err = os.OpenFile(os.DevNull, os.O_WRONLY, 0)
@@ -107,45 +109,68 @@ func openOutput(file int, limit int64, user *sandbox.User) (*output, error) {
 // would be most of a launcher's garbage.
 var copyBuffers = sync.Pool{New: func() any { return new([32 << 10]byte) }}
 
-func (o *output) startCopy() {
+// startCopy starts the copier, which ends when the pipe is closed.
+func (o *output) startCopy() error {
 	if o.pipe == nil {
-		close(o.done)
-		return
+		return nil
+	}
+	pipe, err := o.pipe.SyscallConn()
+	if err != nil {
+		return err
 	}
 	go func() {
-		defer close(o.done)
 		buffer := copyBuffers.Get().(*[32 << 10]byte)
 		defer copyBuffers.Put(buffer)
-		buf := buffer[:]
-		for {
-			n, err := o.pipe.Read(buf)
-			o.write(buf[:n])
-			if err != nil {
-				break // finish wants it to end
+		// An error is the end of the pipe.
+		_ = pipe.Read(func(uintptr) (end bool) {
+			for {
+				if end, more := o.take(buffer[:]); !more {
+					return end
+				}
 			}
-		}
-		o.drain(buf)
+		})
 	}()
+	return nil
 }
 
-// drain takes what is in the pipe now and does not wait for more: a command may have
-// passed its descriptor on to a process that is not its own, and that may go on
-// writing, hence the bound.
-func (o *output) drain(buf []byte) {
+// take copies a part of what is in the pipe. It reports whether there is more, and else whether it is
+// the end.
+func (o *output) take(buf []byte) (end, more bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.over {
+		return true, false
+	}
+	n, err := eintr.Ignore(func() (int, error) { return unix.Read(o.fd, buf) })
+	if n > 0 {
+		o.write(buf[:n])
+		return false, true
+	}
+	return err != unix.EAGAIN, false
+}
+
+// drain takes what is in the pipe now and does not wait for more: a command may have passed its
+// descriptor on to a process that is not its own, and that may go on writing, hence the bound.
+func (o *output) drain() error {
 	// Not its capacity: pieces that were spliced into it may be larger than it says.
 	left, err := unix.IoctlGetInt(o.fd, unix.TIOCINQ)
 	if err != nil {
-		o.err = errors.Join(o.err, fmt.Errorf("ask what is in a pipe: %w", err))
-		return
+		return fmt.Errorf("ask what is in a pipe: %w", err)
 	}
+	if left == 0 {
+		return nil
+	}
+	buffer := copyBuffers.Get().(*[32 << 10]byte)
+	defer copyBuffers.Put(buffer)
 	for left > 0 {
-		n, err := eintr.Ignore(func() (int, error) { return unix.Read(o.fd, buf) })
+		n, err := eintr.Ignore(func() (int, error) { return unix.Read(o.fd, buffer[:]) })
 		if err != nil || n == 0 {
-			return
+			return nil
 		}
-		o.write(buf[:n])
+		o.write(buffer[:n])
 		left -= n
 	}
+	return nil
 }
 
 func (o *output) write(p []byte) {
@@ -163,20 +188,26 @@ func (o *output) write(p []byte) {
 	}
 }
 
-// finish ends the copier when it has taken all that was written so far.
+// finish takes all that was written so far, closes the file, and has the copier do nothing more.
 func (o *output) finish() error {
 	if o.pipe == nil {
-		return o.closeFiles()
+		return nil
 	}
-	if err := o.pipe.SetReadDeadline(time.Now()); err != nil {
-		return errors.Join(err, o.closeFiles())
-	}
-	<-o.done
-	return errors.Join(o.err, o.closeFiles())
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	err := o.drain()
+	o.over = true
+	closed := o.file.Close()
+	o.file = nil
+	return errors.Join(o.err, err, closed)
 }
 
 // truncated may be asked after finish.
-func (o *output) truncated() bool { return o.cut }
+func (o *output) truncated() bool {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.cut
+}
 
 func (o *output) closeFiles() error {
 	var errs []error

@@ -161,12 +161,17 @@ func (s *server) serve() error {
 		if m.Kind != kindRun || m.Run == nil {
 			return fmt.Errorf("a message of kind %d", m.Kind)
 		}
-		done, here := s.run(&m)
+		done, used, here := s.run(&m)
 		if !here {
 			return nil
 		}
 		if err := s.link.send(done); err != nil {
 			return nil // the worker is gone, and nothing is left of the command
+		}
+		// What can wait is done while the worker has the answer.
+		_ = used.close() // the pipes are empty, and everything else is closed
+		if s.box != nil {
+			s.box.Settle()
 		}
 		if metrics.Read(heap); heap[0].Value.Uint64() > collectAbove {
 			runtime.GC()
@@ -174,12 +179,13 @@ func (s *server) serve() error {
 	}
 }
 
-// run does one command, unless the worker is gone.
-func (s *server) run(m *message) (done message, here bool) {
+// run does one command, unless the worker is gone. It returns what the worker gets to know, and what
+// to close after that.
+func (s *server) run(m *message) (done message, used *outputs, here bool) {
 	f, err := s.forkerOf(&m.Run.Policy)
 	if err != nil {
 		m.closeFiles()
-		return message{Kind: kindDone, ID: m.ID, Fault: fmt.Sprintf("start command: %v", err)}, true
+		return message{Kind: kindDone, ID: m.ID, Fault: fmt.Sprintf("start command: %v", err)}, nil, true
 	}
 	j := newJob(s, m)
 	s.mu.Lock()
@@ -187,16 +193,16 @@ func (s *server) run(m *message) (done message, here bool) {
 	s.current = j
 	s.mu.Unlock()
 	if gone {
-		return message{}, false
+		return message{}, nil, false
 	}
 	if stopped {
 		j.stop(terminate)
 	}
-	f.call(func() { done = j.run(f, m) })
+	f.call(func() { done, used = j.run(f, m) })
 	s.mu.Lock()
 	s.current = nil
 	s.mu.Unlock()
-	return done, true
+	return done, used, true
 }
 
 // giveUp ends the launcher, as processes of a command cannot be killed.

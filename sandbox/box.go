@@ -6,6 +6,7 @@ import (
 	"runtime"
 	"strconv"
 	"syscall"
+	"time"
 
 	"golang.org/x/sys/unix"
 )
@@ -67,6 +68,9 @@ func forgoCoreDumps() (was unix.Rlimit, err error) {
 	}
 	return was, nil
 }
+
+// Settle does what has to be done between two commands. If it is not called, Thread.Enter does it.
+func (b *Box) Settle() { b.networks.settle(time.Now()) }
 
 // Child has the attributes of a sandboxed command beside syscall.ProcAttr.
 type Child struct {

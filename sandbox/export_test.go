@@ -21,7 +21,7 @@ func Trusted(after time.Duration) (bool, error) {
 	}
 	defer null.Close()
 	n := &network{witnesses: []witness{{fd: int(null.Fd())}}}
-	return n.untouched(n.entered.Add(after), make([]byte, mostSaid)), nil
+	return !n.isOld(n.entered.Add(after)) && n.untouched(make([]byte, mostSaid)), nil
 }
 
 // MostNamespaces is how many of a kind a command may have.

@@ -13,10 +13,15 @@ import (
 // nothing in it.
 type networks struct {
 	ready chan *network
-	fresh bool     // for each command
-	last  *network // that of the last command, unless it had one made for it alone; nil: there is none
-	said  []byte   // by witnesses
+	fresh bool      // for each command
+	last  *network  // that of the last command, unless it had one made for it alone; nil: there is none
+	clean time.Time // when nothing was left in last after its last command
+	said  []byte    // by witnesses
 }
+
+// staysClean is for how long a look at a network counts. The kernel may send packets for a process
+// later: reports of a multicast group come within a second after it was left.
+const staysClean = 10 * time.Millisecond
 
 // newNetworks starts a thread that makes them, one ahead, as long as the process lives.
 func newNetworks(fresh bool) *networks {
@@ -32,13 +37,23 @@ func (n *networks) run() {
 	}
 }
 
+// settle gives up the network of the last command, which has ended, unless the next one may have it.
+func (n *networks) settle(now time.Time) {
+	if n.last == nil || now.Sub(n.clean) < staysClean && !n.last.isOld(now) {
+		return
+	}
+	if !n.last.isOld(now) && n.last.untouched(n.said) {
+		n.clean = now
+		return
+	}
+	n.last.close()
+	n.last = nil
+}
+
 // enter takes the calling thread to the network of a command of u. The last command has ended.
 func (n *networks) enter(u *User) error {
 	now := time.Now()
-	if n.last != nil && !n.last.untouched(now, n.said) {
-		n.last.close()
-		n.last = nil
-	}
+	n.settle(now)
 	// The machine's root owns the namespace, and may write its files.
 	if u.isRoot() || n.fresh {
 		made := <-n.ready
@@ -50,6 +65,7 @@ func (n *networks) enter(u *User) error {
 		made.entered = now
 		n.last = made
 	}
+	n.clean = time.Time{}
 	return n.last.enter()
 }
 

@@ -87,10 +87,13 @@ func ownOf(text []byte) []byte {
 	return own
 }
 
+// isOld reports whether n may have traces that do not show any more.
+func (n *network) isOld(now time.Time) bool { return now.Sub(n.entered) > longestTrust }
+
 // untouched reports whether n is as it was made, when the commands in it have ended. When in doubt
 // it is not. It reads into buf, of mostSaid bytes.
-func (n *network) untouched(now time.Time, buf []byte) bool {
-	if len(n.witnesses) == 0 || now.Sub(n.entered) > longestTrust {
+func (n *network) untouched(buf []byte) bool {
+	if len(n.witnesses) == 0 {
 		return false
 	}
 	for _, w := range n.witnesses {
