@@ -45,7 +45,7 @@ func newJob(s *server, m *message) *job {
 // know, and what to close after that.
 func (j *job) run(f *forker, m *message) (done message, outs *outputs) {
 	defer m.closeFiles() // an open mount would outlive the command
-	outs, err := openOutputs(m)
+	outs, err := openOutputs(m, j.s.copier)
 	if err != nil {
 		j.end()
 		return message{Kind: kindDone, ID: j.id, Fault: err.Error()}, nil

@@ -55,6 +55,7 @@ type server struct {
 	// forkers are the threads that fork, by Policy.Thread of their commands. The one that also takes
 	// requests is that of most.
 	forkers      map[string]*forker
+	copier       *copier
 	oomScore     []byte // of each command, at its start
 	oomScoreFile int    // open, of this process
 
@@ -90,6 +91,9 @@ func serveControl() error {
 	first, err := s.prepare(&setup)
 	if err != nil {
 		return lk.send(message{Kind: kindReady, Fault: err.Error(), NoSandbox: errors.Is(err, sandbox.ErrUnavailable)})
+	}
+	if s.copier, err = newCopier(); err != nil {
+		return err
 	}
 	if err := lk.send(message{Kind: kindReady, NotApart: s.notApart()}); err != nil {
 		return err

@@ -66,7 +66,9 @@ func BenchmarkRootOfLinks(b *testing.B) {
 // action opens all of its files or one, and writes one. All that was removed is gone at the end.
 func BenchmarkSmallRoot(b *testing.B) {
 	for _, files := range []int{2, 8, 24, 48} {
-		for name, o := range map[string]Options{"mounted": {Ready: 2}, "copied": {CopyBytes: copyBytes}} {
+		for name, o := range map[string]Options{
+			"mounted": {Ready: 2}, "copied": {CopyBytes: copyBytes, DropFolders: true}, "copied to kept folders": {CopyBytes: copyBytes},
+		} {
 			for _, opened := range []int{1, files} {
 				b.Run(fmt.Sprintf("%d files, %d opened, %s", files, opened, name), func(b *testing.B) {
 					src := vfstest.NewSource(b)
@@ -76,10 +78,11 @@ func BenchmarkSmallRoot(b *testing.B) {
 					}
 					root := src.Tree(b, paths...)
 					src.Know(b, root)
+					folders := []string{"out", "out/bin", "out/bin/a", "out/bin/a/b"}
 					before := vfstest.CPUTime()
 					f := openFS(b, o)
 					for i := 0; b.Loop(); i++ {
-						r, err := f.NewRoot(b.Context(), RootSpec{Name: fmt.Sprint(i), Digest: root, Source: src})
+						r, err := f.NewRoot(b.Context(), RootSpec{Name: fmt.Sprint(i), Digest: root, Source: src, Folders: folders})
 						if err != nil {
 							b.Fatal(err)
 						}
@@ -93,6 +96,7 @@ func BenchmarkSmallRoot(b *testing.B) {
 							b.Fatal(err)
 						}
 						r.Stats()
+						r.Vacated()
 						if err := r.Close(); err != nil {
 							b.Fatal(err)
 						}
