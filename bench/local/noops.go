@@ -39,13 +39,21 @@ const (
 var works = []work{noops, trees, upNoops, upTrees}
 
 // inOne reports whether the farm of a work is one program.
-func (w work) inOne() bool { return w == upNoops || w == upTrees }
+func (w work) inOne() bool { return w == upNoops || w == upTrees || w == mixed }
 
-// A noopCell is a farm with small actions. Its worker has as many slots as there are clients.
+// A noopCell is a farm with small actions.
 type noopCell struct {
 	work     work
 	clients  int
 	programs string
+}
+
+// slots is how many slots the worker has.
+func (c *noopCell) slots() int {
+	if c.work == mixed {
+		return mixedSlots
+	}
+	return c.clients
 }
 
 // A noopSample has the measurements of one run; each value is per action.
@@ -80,6 +88,9 @@ func (b *localBench) noopCells() []noopCell {
 			if b.o.Wants(w.row(rate)) {
 				cells = append(cells, noopCell{w, manyClients, folder})
 			}
+		}
+		if b.o.Wants(mixed.row(mixedRate), mixed.row(mixedCPU)) {
+			cells = append(cells, noopCell{mixed, mixedClients, folder})
 		}
 	}
 	return cells
@@ -130,7 +141,7 @@ func (b *localBench) startFarm(ctx context.Context, c noopCell) (_ *farm, err er
 	}
 	if c.work.inOne() {
 		var address string
-		if f.worker, address, err = startUp(ctx, c.programs, filepath.Join(f.dir, "up"), c.clients); err != nil {
+		if f.worker, address, err = startUp(ctx, c.programs, filepath.Join(f.dir, "up"), c.slots()); err != nil {
 			return nil, err
 		}
 		f.conn, err = dial.Dial(address)
@@ -143,7 +154,7 @@ func (b *localBench) startFarm(ctx context.Context, c noopCell) (_ *farm, err er
 	}
 	if f.worker, _, err = program.Start(ctx, program.ReadyLine, filepath.Join(f.dir, "worker.log"), filepath.Join(c.programs, "forerunner-worker"),
 		"--scheduler", "grpc://"+address, "--storage", "grpc://"+address, "--data", filepath.Join(f.dir, "worker"),
-		"--cache-size", "1G", "--slots", strconv.Itoa(c.clients), "--http", "", "--log-json"); err != nil {
+		"--cache-size", "1G", "--slots", strconv.Itoa(c.slots()), "--http", "", "--log-json"); err != nil {
 		return nil, err
 	}
 	f.conn, err = dial.Dial(address)
@@ -180,6 +191,8 @@ func (b *localBench) noop(ctx context.Context, c noopCell) (s noopSample, err er
 		actions, err = testbed.StoreVariants(ctx, storage, n, &repb.Command{Arguments: []string{"/bin/true"}})
 	case trees, upTrees:
 		actions, err = storeTrees(ctx, storage, n)
+	case mixed:
+		actions, err = storeMixed(ctx, storage, n)
 	}
 	if err != nil {
 		return s, err

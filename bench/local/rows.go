@@ -84,7 +84,8 @@ func rowNames() []string {
 	for _, w := range works {
 		names = append(append(names, rowsOfOneClient(w)...), w.row(rate))
 	}
-	return append(append(names, rowOutput), floor.Names()...)
+	names = append(names, mixed.row(mixedRate), mixed.row(mixedCPU), rowOutput)
+	return append(names, floor.Names()...)
 }
 
 // rows returns the rows of the results.
@@ -93,6 +94,7 @@ func (b *localBench) rows() []report.Row {
 	for _, w := range works {
 		all = append(all, b.noopRows(w)...)
 	}
+	all = append(all, b.mixedRows()...)
 	all = append(all, b.floors.Rows()...)
 	return slices.DeleteFunc(all, func(r report.Row) bool { return r.Value == nil || !b.o.Wants(r.Name) })
 }
