@@ -66,11 +66,13 @@
 // In the launcher process one locked thread does a command from the request to the answer: it waits
 // for the request, starts the command, prepares the namespaces of the next one, and reaps. No other
 // thread has to wake up for that. Commands with another set of system calls have a thread of their
-// own, which the first one waits for. Two copiers, goroutines, copy output while a command runs, and
-// neither they nor the tracer of a command keep it from being reaped.
+// own, which the first one waits for. After the answer the thread closes the pipes, and finds out
+// whether the next command may have the same network namespace.
 //
-// Two goroutines wait for what is rare: one for stops and the end of the worker, which come by a
-// socket of their own as the first thread may wait in exec, and one makes networks. The killer, a
+// Three goroutines wait for what is rarer: one for output of the command, which it copies, one for
+// stops and the end of the worker, which come by a socket of their own as the first thread may wait in
+// exec, and one makes networks. The copier ends its work on an output when the command has ended; what
+// is left in the pipe then the thread copies. The killer, a
 // goroutine, exists from the first stop, or the first process that outlives its command, until no
 // process is left; the next command waits for its end. The garbage collector runs only between
 // commands, because it cannot stop a thread that waits in exec.
