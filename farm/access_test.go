@@ -6,7 +6,6 @@ import (
 	"crypto/x509"
 	"io"
 	"maps"
-	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -36,6 +35,7 @@ import (
 	"github.com/forerunner-build/forerunner/proto/admin"
 	"github.com/forerunner-build/forerunner/proto/live"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
+	"github.com/forerunner-build/forerunner/records/redistest"
 )
 
 // everyRPC says who may call each method of our programs: nobody (any caller), user, results (has
@@ -132,7 +132,7 @@ func guard(t *testing.T, s *Scheduler, config string) *guardedFarm {
 	t.Helper()
 	a := certtest.New(t)
 	cert, key := a.Server("server")
-	s.Ports, s.HTTP = serve.Ports{Cert: cert, Key: key, ClientCA: a.File}, freePort(t)
+	s.Ports, s.HTTP = serve.Ports{Cert: cert, Key: key, ClientCA: a.File}, redistest.FreeAddress(t)
 	if config != "" {
 		s.ConfigFile = writeConfig(t, config)
 	}
@@ -145,17 +145,6 @@ func guard(t *testing.T, s *Scheduler, config string) *guardedFarm {
 	}
 	f.address = startScheduler(t, s)
 	return f
-}
-
-// freePort returns an address with a port that is free now.
-func freePort(t *testing.T) string {
-	t.Helper()
-	l, err := (&net.ListenConfig{}).Listen(t.Context(), "tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // checkPages requests the paths that are served over HTTP.

@@ -16,6 +16,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/auth/login/logintest"
 	"github.com/forerunner-build/forerunner/farm/dial"
+	"github.com/forerunner-build/forerunner/records/redistest"
 )
 
 // A loginFarm is a guardedFarm that people log in to.
@@ -201,7 +202,7 @@ func TestLoginAtTheStart(t *testing.T) {
 			t.Errorf("%v, want %q", err, text)
 		}
 	}
-	s := &Scheduler{HTTP: freePort(t), ConfigFile: writeConfig(t, issuer+access)}
+	s := &Scheduler{HTTP: redistest.FreeAddress(t), ConfigFile: writeConfig(t, issuer+access)}
 	startScheduler(t, s)
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{}}}
 	defer client.CloseIdleConnections()

@@ -14,6 +14,8 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
+
+	"github.com/forerunner-build/forerunner/records/redistest"
 )
 
 // readyz asks a program whether it is ready.
@@ -47,7 +49,7 @@ func becomes(t *testing.T, address string, code int, why string) {
 
 // TestSchedulerIsReady takes a scheduler its storage's folder away, as a disk that fails does.
 func TestSchedulerIsReady(t *testing.T) {
-	s := &Scheduler{HTTP: freePort(t)}
+	s := &Scheduler{HTTP: redistest.FreeAddress(t)}
 	startScheduler(t, s)
 	becomes(t, s.HTTP, http.StatusOK, "ready")
 	tmp := filepath.Join(s.Data, "storage", "actions", "tmp")

@@ -43,7 +43,7 @@ func serveTerm(t *testing.T, s Scheduler) *term {
 // startTerm starts a scheduler, and returns what waits until it serves.
 func startTerm(t *testing.T, s Scheduler) (serves func() *term) {
 	t.Helper()
-	s.Listen, s.Data, s.Logger = freePort(t), cmp.Or(s.Data, t.TempDir()), zap.NewNop()
+	s.Listen, s.Data, s.Logger = redistest.FreeAddress(t), cmp.Or(s.Data, t.TempDir()), zap.NewNop()
 	ctx, cancel := context.WithCancel(t.Context())
 	ready, done := make(chan string, 1), make(chan error, 1)
 	go func() {

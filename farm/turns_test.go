@@ -39,7 +39,7 @@ func startTurns(t *testing.T, s Scheduler) *started {
 	core, logs := observer.New(zap.InfoLevel)
 	s.Data, s.Logger = t.TempDir(), zap.New(core)
 	if s.Listen == "" {
-		s.Listen = freePort(t)
+		s.Listen = redistest.FreeAddress(t)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	f := &started{T: t, logs: logs, ready: make(chan string, 1), ended: make(chan struct{})}
@@ -198,8 +198,8 @@ func TestCircularStart(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			address := freePort(t)
-			s.Listen, s.HTTP, s.Storage.Location = freePort(t), freePort(t), "grpc://"+address
+			address := redistest.FreeAddress(t)
+			s.Listen, s.HTTP, s.Storage.Location = redistest.FreeAddress(t), redistest.FreeAddress(t), "grpc://"+address
 			f := startTurns(t, s)
 			becomes(t, s.HTTP, http.StatusServiceUnavailable, "storage: grpc://"+address+" has not returned its capabilities yet")
 			conn, err := (&dial.Client{}).Dial(s.Listen)
@@ -269,7 +269,7 @@ func TestStorageThatIsNone(t *testing.T) {
 func TestStopWithoutStorage(t *testing.T) {
 	l := silent(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	s := Scheduler{Listen: freePort(t), Storage: storage.Settings{Location: "grpc://" + l.Addr().String()}, Data: t.TempDir(), Logger: zap.NewNop()}
+	s := Scheduler{Listen: redistest.FreeAddress(t), Storage: storage.Settings{Location: "grpc://" + l.Addr().String()}, Data: t.TempDir(), Logger: zap.NewNop()}
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx, context.Background(), nil) }()
 	asks, err := l.Accept()

@@ -35,6 +35,8 @@ type peerFarm struct {
 	asked  atomic.Int64 // calls
 	// answer, if set, takes the place of the Server in calls that are not streams.
 	answer func(ctx context.Context, call func() (any, error)) (any, error)
+	// fails, if set, is what all calls end with.
+	fails error
 	// garble has streams fetch something else.
 	garble bool
 }
@@ -49,13 +51,19 @@ func startPeer(t *testing.T, texts ...string) *peerFarm {
 	g := grpc.NewServer(
 		grpc.UnaryInterceptor(func(ctx context.Context, r any, _ *grpc.UnaryServerInfo, call grpc.UnaryHandler) (any, error) {
 			f.asked.Add(1)
-			if f.answer == nil {
+			switch {
+			case f.fails != nil:
+				return nil, f.fails
+			case f.answer == nil:
 				return call(ctx, r)
 			}
 			return f.answer(ctx, func() (any, error) { return call(ctx, r) })
 		}),
 		grpc.StreamInterceptor(func(srv any, s grpc.ServerStream, _ *grpc.StreamServerInfo, call grpc.StreamHandler) error {
 			f.asked.Add(1)
+			if f.fails != nil {
+				return f.fails
+			}
 			if f.garble {
 				s = garbled{s}
 			}
@@ -199,9 +207,7 @@ func TestBadPeers(t *testing.T) {
 	texts := peerTexts()
 	unavailable := status.Error(codes.Unavailable, "as the test wants")
 	for what, spoil := range map[string]func(f *peerFarm){
-		"fails": func(f *peerFarm) {
-			f.answer = func(context.Context, func() (any, error)) (any, error) { return nil, unavailable }
-		},
+		"fails":   func(f *peerFarm) { f.fails = unavailable },
 		"is away": func(f *peerFarm) { _ = f.Conn.Close() },
 		"lies": func(f *peerFarm) {
 			f.garble = true

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"maps"
-	"net"
 	"os"
 	"slices"
 	"strings"
@@ -12,6 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
+	"github.com/forerunner-build/forerunner/records/redistest"
 	"github.com/forerunner-build/forerunner/settings"
 )
 
@@ -118,12 +118,7 @@ func TestPathsOutsideOfTheInputRoot(t *testing.T) {
 
 // TestNoStorage: a storage that does not answer is an error at once.
 func TestNoStorage(t *testing.T) {
-	gone, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = gone.Close()
-	e := &execution{Storage: gone.Addr().String()}
+	e := &execution{Storage: redistest.FreeAddress(t)}
 	if _, _, err := e.openStorage(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "no storage answers at "+e.Storage) ||
 		!strings.HasSuffix(err.Error(), "connection refused") {
 		t.Error(err)

@@ -14,6 +14,7 @@ import (
 	"github.com/forerunner-build/forerunner/auth/certs"
 	"github.com/forerunner-build/forerunner/auth/certtest"
 	"github.com/forerunner-build/forerunner/farm/dial"
+	"github.com/forerunner-build/forerunner/records/redistest"
 )
 
 // TestUnreachable calls what is no scheduler, and is told what to do.
@@ -29,16 +30,12 @@ func TestUnreachable(t *testing.T) {
 	s := grpc.NewServer()
 	go func() { _ = s.Serve(plain) }()
 	defer s.Stop()
-	gone, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_ = gone.Close()
+	gone := redistest.FreeAddress(t)
 	for remote, want := range map[string]string{
-		pages.Listener.Addr().String():                  "that port has pages",
-		"grpcs://" + plain.Addr().String():              "use grpc://",
-		gone.Addr().String():                            "connection refused; start \"forerunner up\" there",
-		"name.invalid:1":                                "name.invalid",
+		pages.Listener.Addr().String():     "that port has pages",
+		"grpcs://" + plain.Addr().String(): "use grpc://",
+		gone:                               "connection refused; start \"forerunner up\" there",
+		"name.invalid:1":                   "name.invalid",
 		"grpcs://" + encrypted.Listener.Addr().String(): "certificate",
 	} {
 		conn, err := (&dial.Client{}).Dial(remote)

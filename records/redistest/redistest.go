@@ -207,7 +207,9 @@ func need(t testing.TB, program string) {
 	t.Skipf("%s is missing: apt-get install %[1]s", program)
 }
 
-// FreeAddress returns an address with a port that is free now.
+// FreeAddress returns an address for a server that is started next. For a minute, the kernel gives
+// its port to nobody who asks for any port, because a connection to it has just ended (TIME_WAIT).
+// Who asks for this port gets it.
 func FreeAddress(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
@@ -215,5 +217,17 @@ func FreeAddress(t testing.TB) string {
 		t.Fatal(err)
 	}
 	defer l.Close()
+	client, err := net.Dial("tcp", l.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	server, err := l.Accept()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Close(); err != nil { // first: this end keeps the port
+		t.Fatal(err)
+	}
 	return l.Addr().String()
 }

@@ -48,6 +48,9 @@ func TestExplain(t *testing.T) {
 	action := actionOf(f, listen)
 	expect(action, first)
 	expect(action[:leastDigits], first)
+	f.Eventually("there is a profile", func() bool { // a worker learns after its result has gone
+		return f.Start("forerunner", "profile", "--remote", listen, action).Wait() == 0
+	})
 	for _, name := range []string{action, action[:leastDigits], first} { // each command takes each name of an action
 		f.Start("forerunner", "stats", "--remote", listen, name).Expect(1, "", "does not learn size classes") // it knows the action
 		if said := f.Verb(listen, "profile", "--tree", name); !strings.Contains(said, "used.txt") {

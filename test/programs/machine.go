@@ -1,21 +1,17 @@
 package programs
 
 import (
-	"net"
 	"os"
 	"strings"
 	"testing"
+
+	"github.com/forerunner-build/forerunner/records/redistest"
 )
 
-// FreeAddress returns an address of 127.0.0.1 that nothing listened on a moment ago.
+// FreeAddress returns an address of 127.0.0.1 for a server that is started next.
 func FreeAddress(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
+	return redistest.FreeAddress(t)
 }
 
 // Tail returns the last lines of a text.
