@@ -3,6 +3,7 @@ package vfs
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path"
@@ -136,5 +137,167 @@ func disturb(t *testing.T, random *rand.Rand, root string) {
 		if err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// makeBelow makes the folder dir below a root, also where its path is longer than that of a system
+// call.
+func makeBelow(t *testing.T, root, dir string) {
+	t.Helper()
+	at, err := unix.Open(root, unix.O_PATH|unix.O_DIRECTORY, 0)
+	for name := range strings.SplitSeq(dir, "/") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Mkdirat(at, name, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+			t.Fatal(err)
+		}
+		above := at
+		at, err = unix.Openat(above, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+		_ = unix.Close(above)
+	}
+	_ = unix.Close(at)
+}
+
+// leave ends a root whose folders may be used again.
+func leave(t *testing.T, f *FS, r *Root) {
+	t.Helper()
+	r.Vacated()
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	f.plain.stripping.Wait()
+}
+
+// TestFoldersLookNew: folders that an action gets have neither times nor modes that an earlier one gave
+// them, and those in which it gets one look as if that were just made.
+func TestFoldersLookNew(t *testing.T) {
+	for name, c := range map[string]struct {
+		inputs []string
+		umask  int
+	}{
+		"without inputs": {umask: 0o022},
+		"with inputs":    {inputs: []string{"in/deep/file", "in/other/file", "in/empty/"}, umask: 0o022},
+		"strict umask":   {inputs: []string{"in/deep/file", "in/other/file", "in/empty/"}, umask: 0o077},
+	} {
+		t.Run(name, func(t *testing.T) {
+			defer unix.Umask(unix.Umask(c.umask))
+			src := vfstest.NewSource(t)
+			spec := RootSpec{Source: src, Digest: src.Tree(t, c.inputs...), Folders: []string{"in/deep/out", "in/deep/out/more", "out", "out/more"}}
+			if c.inputs == nil {
+				spec.Folders = spec.Folders[2:]
+			}
+			src.Know(t, spec.Digest)
+			f := openFS(t, Options{CopyBytes: copyBytes})
+			var seen []string // by each root
+			for i := range 3 {
+				spec.Name = fmt.Sprint(i)
+				r := openRoot(t, f, spec)
+				for _, dir := range spec.Folders {
+					makeBelow(t, r.Path(), dir)
+				}
+				seen = append(seen, modesAndTimes(t, r.Path()))
+				leave(t, f, r)
+			}
+			if f.plain.made != 1 {
+				t.Errorf("%d folders were made", f.plain.made)
+			}
+			if seen[1] != seen[0] || seen[2] != seen[0] {
+				t.Errorf("the first root has\n%s\nthe next ones\n%s\nand\n%s", seen[0], seen[1], seen[2])
+			}
+		})
+	}
+}
+
+// modesAndTimes describes the folders of a root, and whether their times are recent. Then it gives all
+// of them the same time.
+func modesAndTimes(t *testing.T, root string) string {
+	t.Helper()
+	var all strings.Builder
+	const some = 946684799 // in 1999
+	err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
+		if err != nil || !d.IsDir() {
+			return err
+		}
+		var st unix.Stat_t
+		err = unix.Lstat(p, &st)
+		at, _ := filepath.Rel(root, p)
+		fmt.Fprintf(&all, "%s %o", at, st.Mode)
+		for _, at := range []unix.Timespec{st.Mtim, st.Atim} {
+			if at.Sec > 1<<30 {
+				all.WriteString(" recent")
+			} else {
+				fmt.Fprintf(&all, " %d", at.Nano())
+			}
+		}
+		all.WriteString("\n")
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
+		at := []unix.Timespec{{Sec: some, Nsec: 1}, {Sec: some, Nsec: 2}}
+		if err != nil || !d.IsDir() {
+			return err
+		}
+		return unix.UtimesNanoAt(unix.AT_FDCWD, p, at, unix.AT_SYMLINK_NOFOLLOW)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all.String()
+}
+
+// TestNoRootFailsForAnother: whatever folders an action asks for, and leaves behind, the next root
+// appears.
+func TestNoRootFailsForAnother(t *testing.T) {
+	var deep []string
+	for range 20 {
+		deep = append(deep, path.Join(append(slices.Clone(deep[max(0, len(deep)-1):]), strings.Repeat("x", 250))...))
+	}
+	for name, c := range map[string]struct {
+		before, next []string // folders
+		spoil        bool     // somebody put a file into the spare folder
+	}{
+		"long path":       {before: deep, next: []string{"out"}},
+		"no folders":      {before: deep},
+		"long name":       {before: []string{"out"}, next: []string{strings.Repeat("n", 300)}},
+		"somebody's file": {before: []string{"out"}, spoil: true},
+		"all is renamed":  {before: []string{"a", "a/a", "b", "b/a"}, next: []string{"c", "c/b", "a", "a/b"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := openFS(t, Options{CopyBytes: copyBytes})
+			src := vfstest.NewSource(t)
+			for _, inputs := range [][]string{nil, {"file"}} {
+				spec := RootSpec{Source: src, Digest: src.Tree(t, inputs...), Name: "before", Folders: c.before}
+				src.Know(t, spec.Digest)
+				r := openRoot(t, f, spec)
+				for _, dir := range c.before {
+					makeBelow(t, r.Path(), dir)
+				}
+				leave(t, f, r)
+				if c.spoil {
+					if err := os.WriteFile(filepath.Join(f.plain.spare[0].Path(), "out/file"), nil, 0o600); err != nil {
+						t.Fatal(err)
+					}
+				}
+				spec.Name, spec.Folders = "next", c.next
+				r = openRoot(t, f, spec)
+				if r.plain == nil {
+					t.Error("it is mounted")
+				}
+				entries, err := os.ReadDir(r.Path())
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, e := range entries {
+					if e.Name() != "file" && !slices.Contains(c.next, e.Name()) {
+						t.Errorf("%.20s is there", e.Name())
+					}
+				}
+				leave(t, f, r)
+			}
+		})
 	}
 }

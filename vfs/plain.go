@@ -26,6 +26,7 @@ const maxSpare = 64
 type plainFolders struct {
 	dir   string // they are made in
 	drop  bool   // those that an action has touched are not used again
+	umask uint32 // of the process
 	trash *folder.Trash
 	crew  *crew.Crew
 	log   *zap.Logger
@@ -36,6 +37,9 @@ type plainFolders struct {
 	spare []*frame.Frame // for plain roots to come
 	made  int
 }
+
+// mode has the permission bits of a folder that the caller makes for outputs.
+func (p *plainFolders) mode() uint32 { return 0o755 &^ p.umask }
 
 // take returns the spare frame of that owner that fits best, or else a name for a new one.
 func (p *plainFolders) take(owner Owner, wanted *frame.Paths) (spare *frame.Frame, name string) {
@@ -111,21 +115,45 @@ var _ upperLayer = (*plainLayer)(nil)
 
 // copyInputs fills the root with copies of t, whose reads it reports.
 func (l *plainLayer) copyInputs(c *copied.Copier, t *copied.Tree, read func(path string, e tree.Entry)) (err error) {
-	l.copies, err = c.Copy(t, l.frame, read)
-	return err
+	if l.copies, err = c.Copy(t, l.frame, read); err != nil {
+		return err
+	}
+	return l.frame.Touch(l.all.mode(), t.Has)
+}
+
+// showEmpty is show for a root without inputs.
+func (l *plainLayer) showEmpty(folders []string) error {
+	if err := l.show(folders); err != nil {
+		return err
+	}
+	return l.frame.Touch(l.all.mode(), func(string) bool { return false })
 }
 
 // show finds a frame of the owner, in a folder that other users cannot enter. It has no other folders
 // than those that are wanted, but may lack some.
 func (l *plainLayer) show(folders []string) error {
 	wanted := frame.PathsOf(folders)
-	var name string
-	l.frame, name = l.all.take(l.owner, wanted)
-	l.around.path = name
-	if l.frame != nil {
+	for {
+		var name string
+		l.frame, name = l.all.take(l.owner, wanted)
+		l.around = ownFolder{path: name}
+		if l.frame == nil {
+			return l.make(name, wanted)
+		}
 		l.around.state = folderMade
-		return l.frame.Fit(wanted)
+		err := l.frame.Fit(wanted)
+		if err == nil {
+			return nil
+		}
+		l.all.log.Warn("the folders of an input root cannot be used again", zap.Error(err))
+		if err := l.drop(); err != nil {
+			return err
+		}
 	}
+}
+
+// make makes a frame, where there is nothing yet.
+func (l *plainLayer) make(name string, wanted *frame.Paths) error {
 	err := l.all.make()
 	if err == nil {
 		err = l.around.make(l.owner)

@@ -214,6 +214,10 @@ func Open(o Options) (*FS, error) {
 func (f *FS) prepare(o Options) error {
 	f.trash = folder.NewTrash(filepath.Join(f.upperDir, trashName), f.crew, f.log)
 	f.plain = &plainFolders{dir: f.plainDir(), drop: o.DropFolders, trash: f.trash, crew: f.crew, log: f.log}
+	var err error
+	if f.plain.umask, err = folder.Umask(); err != nil {
+		return err
+	}
 	f.points = mountPoints{dir: filepath.Join(f.mountDir, pointsName), log: f.log}
 	f.linkBytes, f.damaged, f.upperMemory = o.LinkBytes, o.Damaged, o.UpperMemory
 	known := cmp.Or(o.KnownBytes, defaultKnown)

@@ -36,7 +36,7 @@ func fill(t *testing.T, f *Frame, wanted ...string) {
 		t.Fatal(err)
 	}
 	for _, at := range wanted {
-		switch err := os.Mkdir(filepath.Join(f.Path(), at), mode); {
+		switch err := os.Mkdir(filepath.Join(f.Path(), at), newMode); {
 		case f.Has(at) && !errors.Is(err, fs.ErrExist), !f.Has(at) && err != nil:
 			t.Fatal(at, f.Has(at), err)
 		}
@@ -115,6 +115,47 @@ func setFlags(flags int) func(dir string) error {
 		}
 		return err
 	}
+}
+
+// TestGeneration: on a file system where an action can set the generation of a folder, no other action
+// finds it.
+func TestGeneration(t *testing.T) {
+	f := newFrame(t, "a")
+	const mark = 4711
+	for range 2 {
+		for _, at := range []string{".", "a"} {
+			if err := setVersionOf(filepath.Join(f.Path(), at), mark); errors.Is(err, unix.ENOTTY) || errors.Is(err, unix.EOPNOTSUPP) {
+				t.Skip("not on this file system")
+			} else if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !f.Strip(folder.RemoveTree) || !f.Has("a") {
+			t.Fatal("it cannot be used again")
+		}
+		for _, at := range []string{".", "a"} {
+			fd, err := unix.Open(filepath.Join(f.Path(), at), unix.O_RDONLY, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := unix.IoctlGetUint32(fd, getVersion)
+			if _ = unix.Close(fd); err != nil || got == mark {
+				t.Errorf("%s has %d, %v", at, got, err)
+			}
+		}
+	}
+}
+
+// getVersion is FS_IOC_GETVERSION.
+const getVersion = 0x80087601
+
+func setVersionOf(dir string, version int) error {
+	fd, err := unix.Open(dir, unix.O_RDONLY, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(fd) }()
+	return unix.IoctlSetPointerInt(fd, setVersion, version)
 }
 
 // aclOfAll is a default access control list that lets everybody write.
