@@ -54,7 +54,7 @@ func TestRootAfterRoot(t *testing.T) {
 			worn.plain.stripping.Wait()
 		}
 	}
-	if n := worn.plain.made; n > roots*2/3 {
+	if n := worn.plain.made; n > roots*2/3 && !worn.plain.drop {
 		t.Errorf("%d folders were made for %d roots", n, roots)
 	}
 }
@@ -199,7 +199,7 @@ func TestFoldersLookNew(t *testing.T) {
 				seen = append(seen, modesAndTimes(t, r.Path()))
 				leave(t, f, r)
 			}
-			if f.plain.made != 1 {
+			if f.plain.made != 1 && !f.plain.drop {
 				t.Errorf("%d folders were made", f.plain.made)
 			}
 			if seen[1] != seen[0] || seen[2] != seen[0] {
@@ -277,7 +277,7 @@ func TestNoRootFailsForAnother(t *testing.T) {
 					makeBelow(t, r.Path(), dir)
 				}
 				leave(t, f, r)
-				if c.spoil {
+				if c.spoil && len(f.plain.spare) > 0 {
 					if err := os.WriteFile(filepath.Join(f.plain.spare[0].Path(), "out/file"), nil, 0o600); err != nil {
 						t.Fatal(err)
 					}

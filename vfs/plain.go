@@ -25,7 +25,7 @@ const maxSpare = 64
 // plainFolders has the folders of actions whose roots have no mounts.
 type plainFolders struct {
 	dir   string // they are made in
-	drop  bool   // those that an action has touched are not used again
+	drop  bool   // those that an action has touched are not used again; constant after probe
 	umask uint32 // of the process
 	trash *folder.Trash
 	crew  *crew.Crew
@@ -88,6 +88,20 @@ func (p *plainFolders) make() error {
 		}
 	}
 	return err
+}
+
+// probe finds out whether folders can be used again. There are none yet.
+func (p *plainFolders) probe() error {
+	if p.drop {
+		return nil
+	}
+	p.drop = true
+	if err := p.make(); err != nil {
+		return err
+	}
+	forgets, err := frame.Forgets(p.dir)
+	p.drop = !forgets
+	return errors.Join(err, folder.RemoveTree(p.dir))
 }
 
 // remove removes all folders. No root may have one any more.

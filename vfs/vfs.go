@@ -230,6 +230,9 @@ func (f *FS) prepare(o Options) error {
 	if err := f.removeLayers(); err != nil {
 		return fmt.Errorf("clean up %s: %w", f.upperDir, err)
 	}
+	if err := f.plain.probe(); err != nil {
+		f.log.Warn("input roots are not used again", zap.Error(err))
+	}
 	if err := f.points.open(); err != nil {
 		return err
 	}

@@ -158,6 +158,32 @@ func setVersionOf(dir string, version int) error {
 	return unix.IoctlSetPointerInt(fd, setVersion, version)
 }
 
+// TestForgets: only file systems that sort names can have frames.
+func TestForgets(t *testing.T) {
+	memory, err := os.MkdirTemp("/dev/shm", "frame")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = os.RemoveAll(memory) }()
+	for _, dir := range []string{t.TempDir(), memory} {
+		var st unix.Statfs_t
+		if err := unix.Statfs(dir, &st); err != nil {
+			t.Fatal(err)
+		}
+		want, known := map[int64]bool{unix.EXT4_SUPER_MAGIC: true, unix.TMPFS_MAGIC: false, unix.XFS_SUPER_MAGIC: false, unix.BTRFS_SUPER_MAGIC: false}[st.Type]
+		got, err := Forgets(dir)
+		if err != nil || known && got != want {
+			t.Errorf("%s of type %x: %v, %v", dir, st.Type, got, err)
+		}
+		if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+			t.Errorf("left %v, %v", left, err)
+		}
+	}
+	if _, err := Forgets(filepath.Join(memory, "missing")); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
+	}
+}
+
 // aclOfAll is a default access control list that lets everybody write.
 const aclOfAll = "\x02\x00\x00\x00\x01\x00\x07\x00\xff\xff\xff\xff\x04\x00\x07\x00\xff\xff\xff\xff\x20\x00\x07\x00\xff\xff\xff\xff"
 
