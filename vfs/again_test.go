@@ -301,3 +301,51 @@ func TestNoRootFailsForAnother(t *testing.T) {
 		})
 	}
 }
+
+// TestManyFoldersAreOthersBusiness: a root that wants few folders does not get those of one that had
+// many, and the frames of one owner leave room for those of another.
+func TestManyFoldersAreOthersBusiness(t *testing.T) {
+	f := openFS(t, Options{CopyBytes: copyBytes})
+	if f.plain.drop {
+		t.Skip("not on this file system")
+	}
+	src := vfstest.NewSource(t)
+	var many []string
+	for i := range 10 * maxOthers {
+		many = append(many, fmt.Sprint("out", i))
+	}
+	spec := RootSpec{Source: src, Digest: src.Tree(t), Owner: &Owner{UID: 12345, GID: 12345}, Folders: many}
+	var roots []*Root
+	for i := range maxSpare + 2 {
+		spec.Name = fmt.Sprint(i)
+		r := openRoot(t, f, spec)
+		roots = append(roots, r)
+		for _, dir := range many {
+			makeBelow(t, r.Path(), dir)
+			if err := os.Chown(filepath.Join(r.Path(), dir), 12345, 12345); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, r := range roots {
+		leave(t, f, r)
+	}
+	if n := len(f.plain.spare); n != maxSpare {
+		t.Errorf("%d frames are kept", n)
+	}
+	f.trash.Wait()
+	if left, err := os.ReadDir(f.plain.dir); err != nil || len(left) != maxSpare {
+		t.Errorf("%d of them are there, %v", len(left), err)
+	}
+	made := f.plain.made
+	spec.Folders = []string{"out0"}
+	for _, owner := range []*Owner{spec.Owner, nil} {
+		spec.Owner, spec.Name = owner, "few"
+		for range 2 {
+			leave(t, f, openRoot(t, f, spec))
+		}
+	}
+	if n := f.plain.made - made; n != 2 {
+		t.Errorf("%d frames were made for two owners", n)
+	}
+}

@@ -22,6 +22,10 @@ import (
 // maxSpare bounds the frames that are kept for plain roots to come.
 const maxSpare = 64
 
+// maxOthers bounds the folders of a frame that a root gets and does not want: to remove some hundred
+// would take longer than to make a new frame.
+const maxOthers = 8
+
 // plainFolders has the folders of actions whose roots have no mounts.
 type plainFolders struct {
 	dir   string // they are made in
@@ -45,12 +49,12 @@ func (p *plainFolders) mode() uint32 { return 0o755 &^ p.umask }
 func (p *plainFolders) take(owner Owner, wanted *frame.Paths) (spare *frame.Frame, name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	best, match := -1, 0
+	best, match := -1, -maxOthers-1
 	for i, s := range p.spare {
 		if s.Owner() != owner {
 			continue
 		}
-		if m := s.Match(wanted); best < 0 || m > match {
+		if m := s.Match(wanted); m > match {
 			best, match = i, m
 		}
 	}
@@ -63,15 +67,20 @@ func (p *plainFolders) take(owner Owner, wanted *frame.Paths) (spare *frame.Fram
 	return nil, filepath.Join(p.dir, strconv.Itoa(p.made))
 }
 
-// keep keeps a frame, unless there are enough.
-func (p *plainFolders) keep(f *frame.Frame) bool {
+// keep keeps a frame. If there are too many, it removes the one that was kept first.
+func (p *plainFolders) keep(f *frame.Frame) error {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	if len(p.spare) >= maxSpare {
-		return false
-	}
 	p.spare = append(p.spare, f)
-	return true
+	var first *frame.Frame
+	if len(p.spare) > maxSpare {
+		first = p.spare[0]
+		p.spare = slices.Delete(p.spare, 0, 1)
+	}
+	p.mu.Unlock()
+	if first == nil {
+		return nil
+	}
+	return p.trash.Put(filepath.Dir(first.Path()))
 }
 
 // make makes the folder of all of them, but not those above, which exist unless somebody took them
@@ -189,18 +198,19 @@ func (l *plainLayer) hide(vacated bool) error {
 	switch {
 	case l.frame == nil || !vacated:
 		return l.drop()
-	case l.copies == nil && l.frame.Untouched() && l.all.keep(l.frame):
-		return nil
+	case l.copies == nil && l.frame.Untouched():
+		return l.all.keep(l.frame)
 	case l.all.drop:
 		return l.drop()
 	}
 	l.all.stripping.Add(1)
 	l.all.crew.Go(func() {
 		defer l.all.stripping.Done()
-		if l.frame.Strip(l.all.trash.Put) && l.all.keep(l.frame) {
-			return
+		end := l.drop
+		if l.frame.Strip(l.all.trash.Put) {
+			end = func() error { return l.all.keep(l.frame) }
 		}
-		if err := l.drop(); err != nil {
+		if err := end(); err != nil {
 			l.all.log.Error("cannot remove the remains of an input root", zap.Error(err))
 		}
 	})
