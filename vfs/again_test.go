@@ -3,6 +3,7 @@ package vfs
 import (
 	"errors"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"os"
 	"path"
@@ -53,7 +54,7 @@ func TestRootAfterRoot(t *testing.T) {
 			worn.plain.stripping.Wait()
 		}
 	}
-	if n := worn.plain.made; n > roots*2/3 {
+	if n := worn.plain.made; n > roots*2/3 && !worn.plain.drop {
 		t.Errorf("%d folders were made for %d roots", n, roots)
 	}
 }
@@ -136,5 +137,215 @@ func disturb(t *testing.T, random *rand.Rand, root string) {
 		if err != nil {
 			t.Fatal(err)
 		}
+	}
+}
+
+// makeBelow makes the folder dir below a root, also where its path is longer than that of a system
+// call.
+func makeBelow(t *testing.T, root, dir string) {
+	t.Helper()
+	at, err := unix.Open(root, unix.O_PATH|unix.O_DIRECTORY, 0)
+	for name := range strings.SplitSeq(dir, "/") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := unix.Mkdirat(at, name, 0o755); err != nil && !errors.Is(err, os.ErrExist) {
+			t.Fatal(err)
+		}
+		above := at
+		at, err = unix.Openat(above, name, unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW, 0)
+		_ = unix.Close(above)
+	}
+	_ = unix.Close(at)
+}
+
+// leave ends a root whose folders may be used again.
+func leave(t *testing.T, f *FS, r *Root) {
+	t.Helper()
+	r.Vacated()
+	if err := r.Close(); err != nil {
+		t.Fatal(err)
+	}
+	f.plain.stripping.Wait()
+}
+
+// TestFoldersLookNew: folders that an action gets have neither times nor modes that an earlier one gave
+// them, and those in which it gets one look as if that were just made.
+func TestFoldersLookNew(t *testing.T) {
+	for name, c := range map[string]struct {
+		inputs []string
+		umask  int
+	}{
+		"without inputs": {umask: 0o022},
+		"with inputs":    {inputs: []string{"in/deep/file", "in/other/file", "in/empty/"}, umask: 0o022},
+		"strict umask":   {inputs: []string{"in/deep/file", "in/other/file", "in/empty/"}, umask: 0o077},
+	} {
+		t.Run(name, func(t *testing.T) {
+			defer unix.Umask(unix.Umask(c.umask))
+			src := vfstest.NewSource(t)
+			spec := RootSpec{Source: src, Digest: src.Tree(t, c.inputs...), Folders: []string{"in/deep/out", "in/deep/out/more", "out", "out/more"}}
+			if c.inputs == nil {
+				spec.Folders = spec.Folders[2:]
+			}
+			src.Know(t, spec.Digest)
+			f := openFS(t, Options{CopyBytes: copyBytes})
+			var seen []string // by each root
+			for i := range 3 {
+				spec.Name = fmt.Sprint(i)
+				r := openRoot(t, f, spec)
+				for _, dir := range spec.Folders {
+					makeBelow(t, r.Path(), dir)
+				}
+				seen = append(seen, modesAndTimes(t, r.Path()))
+				leave(t, f, r)
+			}
+			if f.plain.made != 1 && !f.plain.drop {
+				t.Errorf("%d folders were made", f.plain.made)
+			}
+			if seen[1] != seen[0] || seen[2] != seen[0] {
+				t.Errorf("the first root has\n%s\nthe next ones\n%s\nand\n%s", seen[0], seen[1], seen[2])
+			}
+		})
+	}
+}
+
+// modesAndTimes describes the folders of a root, and whether their times are recent. Then it gives all
+// of them the same time.
+func modesAndTimes(t *testing.T, root string) string {
+	t.Helper()
+	var all strings.Builder
+	const some = 946684799 // in 1999
+	err := filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
+		if err != nil || !d.IsDir() {
+			return err
+		}
+		var st unix.Stat_t
+		err = unix.Lstat(p, &st)
+		at, _ := filepath.Rel(root, p)
+		fmt.Fprintf(&all, "%s %o", at, st.Mode)
+		for _, at := range []unix.Timespec{st.Mtim, st.Atim} {
+			if at.Sec > 1<<30 {
+				all.WriteString(" recent")
+			} else {
+				fmt.Fprintf(&all, " %d", at.Nano())
+			}
+		}
+		all.WriteString("\n")
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = filepath.WalkDir(root, func(p string, d fs.DirEntry, err error) error {
+		at := []unix.Timespec{{Sec: some, Nsec: 1}, {Sec: some, Nsec: 2}}
+		if err != nil || !d.IsDir() {
+			return err
+		}
+		return unix.UtimesNanoAt(unix.AT_FDCWD, p, at, unix.AT_SYMLINK_NOFOLLOW)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return all.String()
+}
+
+// TestNoRootFailsForAnother: whatever folders an action asks for, and leaves behind, the next root
+// appears.
+func TestNoRootFailsForAnother(t *testing.T) {
+	var deep []string
+	for range 20 {
+		deep = append(deep, path.Join(append(slices.Clone(deep[max(0, len(deep)-1):]), strings.Repeat("x", 250))...))
+	}
+	for name, c := range map[string]struct {
+		before, next []string // folders
+		spoil        bool     // somebody put a file into the spare folder
+	}{
+		"long path":       {before: deep, next: []string{"out"}},
+		"no folders":      {before: deep},
+		"long name":       {before: []string{"out"}, next: []string{strings.Repeat("n", 300)}},
+		"somebody's file": {before: []string{"out"}, spoil: true},
+		"all is renamed":  {before: []string{"a", "a/a", "b", "b/a"}, next: []string{"c", "c/b", "a", "a/b"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := openFS(t, Options{CopyBytes: copyBytes})
+			src := vfstest.NewSource(t)
+			for _, inputs := range [][]string{nil, {"file"}} {
+				spec := RootSpec{Source: src, Digest: src.Tree(t, inputs...), Name: "before", Folders: c.before}
+				src.Know(t, spec.Digest)
+				r := openRoot(t, f, spec)
+				for _, dir := range c.before {
+					makeBelow(t, r.Path(), dir)
+				}
+				leave(t, f, r)
+				if c.spoil && len(f.plain.spare) > 0 {
+					if err := os.WriteFile(filepath.Join(f.plain.spare[0].Path(), "out/file"), nil, 0o600); err != nil {
+						t.Fatal(err)
+					}
+				}
+				spec.Name, spec.Folders = "next", c.next
+				r = openRoot(t, f, spec)
+				if r.plain == nil {
+					t.Error("it is mounted")
+				}
+				entries, err := os.ReadDir(r.Path())
+				if err != nil {
+					t.Fatal(err)
+				}
+				for _, e := range entries {
+					if e.Name() != "file" && !slices.Contains(c.next, e.Name()) {
+						t.Errorf("%.20s is there", e.Name())
+					}
+				}
+				leave(t, f, r)
+			}
+		})
+	}
+}
+
+// TestManyFoldersAreOthersBusiness: a root that wants few folders does not get those of one that had
+// many, and the frames of one owner leave room for those of another.
+func TestManyFoldersAreOthersBusiness(t *testing.T) {
+	f := openFS(t, Options{CopyBytes: copyBytes})
+	if f.plain.drop {
+		t.Skip("not on this file system")
+	}
+	src := vfstest.NewSource(t)
+	var many []string
+	for i := range 10 * maxOthers {
+		many = append(many, fmt.Sprint("out", i))
+	}
+	spec := RootSpec{Source: src, Digest: src.Tree(t), Owner: &Owner{UID: 12345, GID: 12345}, Folders: many}
+	var roots []*Root
+	for i := range maxSpare + 2 {
+		spec.Name = fmt.Sprint(i)
+		r := openRoot(t, f, spec)
+		roots = append(roots, r)
+		for _, dir := range many {
+			makeBelow(t, r.Path(), dir)
+			if err := os.Chown(filepath.Join(r.Path(), dir), 12345, 12345); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, r := range roots {
+		leave(t, f, r)
+	}
+	if n := len(f.plain.spare); n != maxSpare {
+		t.Errorf("%d frames are kept", n)
+	}
+	f.trash.Wait()
+	if left, err := os.ReadDir(f.plain.dir); err != nil || len(left) != maxSpare {
+		t.Errorf("%d of them are there, %v", len(left), err)
+	}
+	made := f.plain.made
+	spec.Folders = []string{"out0"}
+	for _, owner := range []*Owner{spec.Owner, nil} {
+		spec.Owner, spec.Name = owner, "few"
+		for range 2 {
+			leave(t, f, openRoot(t, f, spec))
+		}
+	}
+	if n := f.plain.made - made; n != 2 {
+		t.Errorf("%d frames were made for two owners", n)
 	}
 }

@@ -22,10 +22,15 @@ import (
 // maxSpare bounds the frames that are kept for plain roots to come.
 const maxSpare = 64
 
+// maxOthers bounds the folders of a frame that a root gets and does not want: to remove some hundred
+// would take longer than to make a new frame.
+const maxOthers = 8
+
 // plainFolders has the folders of actions whose roots have no mounts.
 type plainFolders struct {
 	dir   string // they are made in
-	drop  bool   // those that an action has touched are not used again
+	drop  bool   // those that an action has touched are not used again; constant after probe
+	umask uint32 // of the process
 	trash *folder.Trash
 	crew  *crew.Crew
 	log   *zap.Logger
@@ -37,16 +42,19 @@ type plainFolders struct {
 	made  int
 }
 
+// mode has the permission bits of a folder that the caller makes for outputs.
+func (p *plainFolders) mode() uint32 { return 0o755 &^ p.umask }
+
 // take returns the spare frame of that owner that fits best, or else a name for a new one.
 func (p *plainFolders) take(owner Owner, wanted *frame.Paths) (spare *frame.Frame, name string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	best, match := -1, 0
+	best, match := -1, -maxOthers-1
 	for i, s := range p.spare {
 		if s.Owner() != owner {
 			continue
 		}
-		if m := s.Match(wanted); best < 0 || m > match {
+		if m := s.Match(wanted); m > match {
 			best, match = i, m
 		}
 	}
@@ -59,15 +67,20 @@ func (p *plainFolders) take(owner Owner, wanted *frame.Paths) (spare *frame.Fram
 	return nil, filepath.Join(p.dir, strconv.Itoa(p.made))
 }
 
-// keep keeps a frame, unless there are enough.
-func (p *plainFolders) keep(f *frame.Frame) bool {
+// keep keeps a frame. If there are too many, it removes the one that was kept first.
+func (p *plainFolders) keep(f *frame.Frame) error {
 	p.mu.Lock()
-	defer p.mu.Unlock()
-	if len(p.spare) >= maxSpare {
-		return false
-	}
 	p.spare = append(p.spare, f)
-	return true
+	var first *frame.Frame
+	if len(p.spare) > maxSpare {
+		first = p.spare[0]
+		p.spare = slices.Delete(p.spare, 0, 1)
+	}
+	p.mu.Unlock()
+	if first == nil {
+		return nil
+	}
+	return p.trash.Put(filepath.Dir(first.Path()))
 }
 
 // make makes the folder of all of them, but not those above, which exist unless somebody took them
@@ -84,6 +97,20 @@ func (p *plainFolders) make() error {
 		}
 	}
 	return err
+}
+
+// probe finds out whether folders can be used again. There are none yet.
+func (p *plainFolders) probe() error {
+	if p.drop {
+		return nil
+	}
+	p.drop = true
+	if err := p.make(); err != nil {
+		return err
+	}
+	forgets, err := frame.Forgets(p.dir)
+	p.drop = !forgets
+	return errors.Join(err, folder.RemoveTree(p.dir))
 }
 
 // remove removes all folders. No root may have one any more.
@@ -111,27 +138,51 @@ var _ upperLayer = (*plainLayer)(nil)
 
 // copyInputs fills the root with copies of t, whose reads it reports.
 func (l *plainLayer) copyInputs(c *copied.Copier, t *copied.Tree, read func(path string, e tree.Entry)) (err error) {
-	l.copies, err = c.Copy(t, l.frame, read)
-	return err
+	if l.copies, err = c.Copy(t, l.frame, read); err != nil {
+		return err
+	}
+	return l.frame.Touch(l.all.mode(), t.Has)
+}
+
+// showEmpty is show for a root without inputs.
+func (l *plainLayer) showEmpty(folders []string) error {
+	if err := l.show(folders); err != nil {
+		return err
+	}
+	return l.frame.Touch(l.all.mode(), func(string) bool { return false })
 }
 
 // show finds a frame of the owner, in a folder that other users cannot enter. It has no other folders
 // than those that are wanted, but may lack some.
 func (l *plainLayer) show(folders []string) error {
 	wanted := frame.PathsOf(folders)
-	var name string
-	l.frame, name = l.all.take(l.owner, wanted)
-	l.around.path = name
-	if l.frame != nil {
+	for {
+		var name string
+		l.frame, name = l.all.take(l.owner, wanted)
+		l.around = ownFolder{path: name}
+		if l.frame == nil {
+			return l.make(name, wanted)
+		}
 		l.around.state = folderMade
-		return l.frame.Fit(wanted)
+		err := l.frame.Fit(wanted)
+		if err == nil {
+			return nil
+		}
+		l.all.log.Warn("the folders of an input root cannot be used again", zap.Error(err))
+		if err := l.drop(); err != nil {
+			return err
+		}
 	}
+}
+
+// make makes a frame, where there is nothing yet.
+func (l *plainLayer) make(name string, wanted *frame.Paths) error {
 	err := l.all.make()
 	if err == nil {
 		err = l.around.make(l.owner)
 	}
 	if err == nil {
-		l.frame, err = frame.Make(string(overlay.UpperIn(name)), frame.Mode, l.owner)
+		l.frame, err = frame.Make(string(overlay.UpperIn(name)), l.owner)
 	}
 	if err == nil {
 		err = l.frame.Fit(wanted)
@@ -147,18 +198,19 @@ func (l *plainLayer) hide(vacated bool) error {
 	switch {
 	case l.frame == nil || !vacated:
 		return l.drop()
-	case l.copies == nil && l.frame.Untouched() && l.all.keep(l.frame):
-		return nil
+	case l.copies == nil && l.frame.Untouched():
+		return l.all.keep(l.frame)
 	case l.all.drop:
 		return l.drop()
 	}
 	l.all.stripping.Add(1)
 	l.all.crew.Go(func() {
 		defer l.all.stripping.Done()
-		if l.frame.Strip(l.all.trash.Put) && l.all.keep(l.frame) {
-			return
+		end := l.drop
+		if l.frame.Strip(l.all.trash.Put) {
+			end = func() error { return l.all.keep(l.frame) }
 		}
-		if err := l.drop(); err != nil {
+		if err := end(); err != nil {
 			l.all.log.Error("cannot remove the remains of an input root", zap.Error(err))
 		}
 	})

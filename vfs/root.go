@@ -178,7 +178,7 @@ func (r *Root) show(ctx context.Context) error {
 		return nil // they are there
 	}
 	if r.plain != nil {
-		return r.plain.show(r.spec.Folders)
+		return r.plain.showEmpty(r.spec.Folders)
 	}
 	if r.wasReady {
 		// Nobody may enter before the inputs are there.

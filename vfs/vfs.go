@@ -214,6 +214,10 @@ func Open(o Options) (*FS, error) {
 func (f *FS) prepare(o Options) error {
 	f.trash = folder.NewTrash(filepath.Join(f.upperDir, trashName), f.crew, f.log)
 	f.plain = &plainFolders{dir: f.plainDir(), drop: o.DropFolders, trash: f.trash, crew: f.crew, log: f.log}
+	var err error
+	if f.plain.umask, err = folder.Umask(); err != nil {
+		return err
+	}
 	f.points = mountPoints{dir: filepath.Join(f.mountDir, pointsName), log: f.log}
 	f.linkBytes, f.damaged, f.upperMemory = o.LinkBytes, o.Damaged, o.UpperMemory
 	known := cmp.Or(o.KnownBytes, defaultKnown)
@@ -225,6 +229,9 @@ func (f *FS) prepare(o Options) error {
 	}
 	if err := f.removeLayers(); err != nil {
 		return fmt.Errorf("clean up %s: %w", f.upperDir, err)
+	}
+	if err := f.plain.probe(); err != nil {
+		f.log.Warn("input roots are not used again", zap.Error(err))
 	}
 	if err := f.points.open(); err != nil {
 		return err
@@ -349,9 +356,6 @@ func (f *FS) Method() Method { return f.means.method() }
 
 // Folders returns the folders of the FS: of the mount points and of the files that actions write.
 func (f *FS) Folders() []string { return []string{f.mountDir, f.upperDir} }
-
-// KeepsFolders is the opposite of Options.DropFolders.
-func (f *FS) KeepsFolders() bool { return !f.plain.drop }
 
 // UpperMemory returns the effective Options.UpperMemory.
 func (f *FS) UpperMemory() int64 { return f.upperMemory }

@@ -12,14 +12,14 @@ import (
 
 	"github.com/forerunner-build/forerunner/vfs"
 	"github.com/forerunner-build/forerunner/vfs/folder"
-	"github.com/forerunner-build/forerunner/vfs/frame"
 )
 
 // A workFolder has the files of an action outside its input root: those of its output, and the
-// folder that is its /tmp. A position keeps its folder for the next action.
+// folder that is its /tmp. A position keeps its folder for the next action, and the folder for /tmp
+// if the last one left it untouched (folder.Folder has the reason).
 type workFolder struct {
 	dir  string
-	temp *frame.Frame
+	temp *folder.Folder
 }
 
 func (f *workFolder) stdout() string { return filepath.Join(f.dir, "stdout") }
@@ -41,7 +41,7 @@ func makeWorkFolder(dir string) (*workFolder, error) {
 func (f *workFolder) makeTemp() (err error) {
 	// As for /tmp: every user that the command becomes can use it.
 	own := vfs.Owner{UID: uint32(os.Geteuid()), GID: uint32(os.Getegid())}
-	if f.temp, err = frame.Make(filepath.Join(f.dir, "tmp"), unix.S_ISVTX|0o777, own); err != nil {
+	if f.temp, err = folder.Make(filepath.Join(f.dir, "tmp"), unix.S_ISVTX|0o777, own); err != nil {
 		return fmt.Errorf("make temporary folder: %w", err)
 	}
 	return nil
@@ -49,9 +49,9 @@ func (f *workFolder) makeTemp() (err error) {
 
 // clear prepares the folder for the next action, when the last one has ended, and reports whether
 // that worked. Files with output are removed: they may be large, or belong to the store by now.
-// Empty ones stay, and so does the folder for /tmp, unless it differs from a new one or, without keep,
-// the last action has used it.
-func (f *workFolder) clear(keep bool) bool {
+// Empty ones stay. The folder for /tmp is another one if the last action has used it, as compilers
+// do.
+func (f *workFolder) clear() bool {
 	for _, file := range []string{f.stdout(), f.stderr()} {
 		info, err := os.Lstat(file)
 		if err == nil && info.Size() > 0 {
@@ -61,7 +61,7 @@ func (f *workFolder) clear(keep bool) bool {
 			return false
 		}
 	}
-	return f.temp.Untouched() || keep && f.temp.Strip(folder.RemoveTree) || folder.RemoveTree(f.temp.Path()) == nil && f.makeTemp() == nil
+	return f.temp.Untouched() || folder.RemoveTree(f.temp.Path()) == nil && f.makeTemp() == nil
 }
 
 // remove removes it, if there is one.
@@ -85,7 +85,7 @@ func (r *run) enterWorkFolder(name string) (err error) {
 // leaveWorkFolder gives it back to the position, or removes it. A client that watches the command's
 // output may continue to read its files: these are then not for another action.
 func (r *run) leaveWorkFolder() {
-	if r.work != nil && r.vacated && !r.watched && r.work.clear(r.w.opts.Roots.KeepsFolders()) {
+	if r.work != nil && r.vacated && !r.watched && r.work.clear() {
 		r.a.p.work = r.work
 		return
 	}

@@ -55,46 +55,32 @@ func TestFoldersOfCommandsTogether(t *testing.T) {
 }
 
 // TestWorkFolder: output files are removed from the folder before another action gets it. The
-// folder for temporary files is emptied, or is another one.
+// folder for temporary files is reused only if it is untouched.
 func TestWorkFolder(t *testing.T) {
-	const keep = true
 	f, err := makeWorkFolder(filepath.Join(t.TempDir(), "0"))
 	check(t, err)
 	check(t, os.WriteFile(f.stdout(), []byte("said"), 0o600))
 	check(t, os.WriteFile(f.stderr(), nil, 0o600))
-	if !f.clear(!keep) {
+	if !f.clear() {
 		t.Error("a folder in which only was printed is not clear")
 	}
 	if _, err := os.Stat(f.stdout()); !os.IsNotExist(err) {
 		t.Errorf("what was printed: %v", err)
 	}
 	untouched := inodeOf(t, f.temp.Path())
-	if !f.clear(!keep) || inodeOf(t, f.temp.Path()) != untouched {
+	if !f.clear() || inodeOf(t, f.temp.Path()) != untouched {
 		t.Error("an untouched folder for temporary files is not reused")
 	}
-	for _, c := range []struct{ keep, marked, same bool }{{keep: true, same: true}, {keep: true, marked: true}, {keep: false}} {
-		// An open file keeps its folder from being made anew with the same inode.
-		used, err := os.Open(f.temp.Path())
-		check(t, err)
-		defer used.Close()
-		before := inodeOf(t, f.temp.Path())
-		check(t, os.MkdirAll(filepath.Join(f.temp.Path(), "left/more"), 0o700))
-		check(t, os.WriteFile(filepath.Join(f.temp.Path(), "left/file"), nil, 0o600))
-		check(t, os.Chmod(f.temp.Path(), 0o700))
-		if c.marked {
-			check(t, unix.Setxattr(f.temp.Path(), "user.mark", nil, 0))
-		}
-		if !f.clear(c.keep) || c.same != (inodeOf(t, f.temp.Path()) == before) {
-			t.Errorf("%+v: the folder for temporary files is not as it should be", c)
-		}
-		if left, err := os.ReadDir(f.temp.Path()); err != nil || len(left) > 0 {
-			t.Errorf("temporary files of an earlier action: %v, %v", left, err)
-		}
-		info, err := os.Stat(f.temp.Path())
-		check(t, err)
-		if info.Mode() != os.ModeDir|os.ModeSticky|0o777 {
-			t.Errorf("its mode is %v", info.Mode())
-		}
+	// An open file keeps its folder from being made anew with the same inode.
+	touched, err := os.Open(f.temp.Path())
+	check(t, err)
+	defer touched.Close()
+	check(t, os.WriteFile(filepath.Join(f.temp.Path(), "left"), nil, 0o600))
+	if !f.clear() || inodeOf(t, f.temp.Path()) == untouched {
+		t.Error("a touched folder for temporary files is reused")
+	}
+	if left, err := os.ReadDir(f.temp.Path()); err != nil || len(left) > 0 {
+		t.Errorf("temporary files of an earlier action: %v, %v", left, err)
 	}
 }
 

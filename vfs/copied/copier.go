@@ -3,8 +3,6 @@ package copied
 import (
 	"fmt"
 	"os"
-	"strconv"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -31,7 +29,7 @@ const noGroup = -1
 
 // New returns a Copier. An error means that reads cannot be watched.
 func New() (*Copier, error) {
-	mask, err := umask()
+	mask, err := folder.Umask()
 	if err != nil {
 		return nil, err
 	}
@@ -58,22 +56,6 @@ func (c *Copier) Close() error {
 	group := c.group
 	c.group = noGroup
 	return unix.Close(group)
-}
-
-// umask returns which permissions the process takes from new files. The system call that returns
-// it changes it, too.
-func umask() (uint32, error) {
-	status, err := os.ReadFile("/proc/thread-self/status")
-	if err != nil {
-		return 0, err
-	}
-	_, after, _ := strings.Cut(string(status), "\nUmask:\t")
-	value, _, _ := strings.Cut(after, "\n")
-	mask, err := strconv.ParseUint(value, 8, 32)
-	if err != nil {
-		return 0, fmt.Errorf("umask of this process: %w", err)
-	}
-	return uint32(mask), nil
 }
 
 // A Place is a folder for copies. It may have some of their folders already, and folders that are not

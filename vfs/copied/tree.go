@@ -81,15 +81,15 @@ func (t *Tree) Folders(others []string) (all []string) {
 		}
 	}
 	for _, at := range others {
-		if !t.has(at) {
+		if !t.Has(at) {
 			all = append(all, at)
 		}
 	}
 	return all
 }
 
-// has reports whether there is an entry at a path.
-func (t *Tree) has(at string) bool {
+// Has reports whether there is an entry at a path.
+func (t *Tree) Has(at string) bool {
 	return slices.ContainsFunc(t.entries, func(e entry) bool { return e.path == at })
 }
 

@@ -1,4 +1,4 @@
-// Package frame keeps the folders of an action for the next one. To make and to remove a folder
+// Package frame keeps the folders of an input root for the next one. To make and to remove a folder
 // costs a file system more than everything else that a small root needs, and actions that follow one
 // another mostly have the same folders.
 //

@@ -12,8 +12,8 @@ import (
 	"github.com/forerunner-build/forerunner/vfs/folder"
 )
 
-// Mode has the permission bits of the folders of input roots.
-const Mode = 0o755
+// newMode has the permission bits of all folders.
+const newMode = 0o755
 
 // Paths are those of folders below a root, each after that of the folder that it is in.
 type Paths struct {
@@ -48,29 +48,32 @@ func (p *Paths) Add(at string) {
 	p.list = append(p.list, at)
 }
 
-// A Frame is a folder of an action, with folders in it.
+// A Frame is the folder of an input root, with folders in it.
 type Frame struct {
 	top    *folder.Folder
-	mode   uint32
 	traits traits   // of a new folder there
 	inside []string // the folders in it, each after the one that it is in
 	wanted *Paths   // by the root that has it now, or had it last
+	// numbered: an action can set the generations of folders.
+	numbered bool
 }
 
-// Make makes a frame without folders. All its folders have these permission bits and that owner. There
-// must be nothing at the path.
-func Make(at string, mode uint32, owner folder.Owner) (*Frame, error) {
-	top, err := folder.Make(at, mode, owner)
+// Make makes a frame without folders for that owner. There must be nothing at the path.
+func Make(at string, owner folder.Owner) (*Frame, error) {
+	top, err := folder.Make(at, newMode, owner)
 	if err != nil {
 		return nil, err
 	}
-	f := &Frame{top: top, mode: mode, wanted: &Paths{}}
+	f := &Frame{top: top, wanted: &Paths{}}
 	fd, err := openFolder(unix.AT_FDCWD, at)
 	if err != nil {
 		return nil, &os.PathError{Op: "open", Path: at, Err: err}
 	}
 	defer func() { _ = unix.Close(fd) }()
-	f.traits, err = traitsOf(fd)
+	f.numbered = setGeneration(fd) == nil
+	if f.traits, err = traitsOf(fd); err == nil {
+		err = top.Renew()
+	}
 	return f, err
 }
 
@@ -96,6 +99,7 @@ func (f *Frame) Match(wanted *Paths) (n int) {
 }
 
 // Fit makes sure that all folders of f are wanted: it renames others, or removes them. It makes none.
+// After an error f cannot be used.
 func (f *Frame) Fit(wanted *Paths) error {
 	f.wanted = wanted
 	if f.fits() {
@@ -106,9 +110,7 @@ func (f *Frame) Fit(wanted *Paths) error {
 		return &os.PathError{Op: "open", Path: f.Path(), Err: err}
 	}
 	defer func() { _ = unix.Close(top) }()
-	if err := f.rename(top); err != nil {
-		return err
-	}
+	f.rename(top)
 	for _, at := range slices.Backward(f.inside) {
 		if wanted.Has(at) {
 			continue
@@ -127,28 +129,36 @@ func (f *Frame) fits() bool {
 }
 
 // rename gives folders that are not wanted the names of missing ones beside them, which costs a file
-// system much less than to remove and make one.
-func (f *Frame) rename(top int) error {
+// system much less than to remove and make one. Where it cannot, the folder is left to be removed.
+func (f *Frame) rename(top int) {
+	others := f.others()
 	for _, at := range f.wanted.list {
-		if f.Has(at) {
+		beside := others[path.Dir(at)]
+		if len(beside) == 0 || f.Has(at) {
 			continue
 		}
-		in := path.Dir(at)
-		i := slices.IndexFunc(f.inside, func(other string) bool { return path.Dir(other) == in && !f.wanted.Has(other) })
-		if i < 0 {
-			continue
-		}
-		from := f.inside[i]
-		if err := unix.Renameat2(top, from, top, at, unix.RENAME_NOREPLACE); err != nil {
-			return &os.LinkError{Op: "rename", Old: from, New: at, Err: err}
+		from := beside[0]
+		if unix.Renameat2(top, from, top, at, unix.RENAME_NOREPLACE) != nil {
+			continue // the name may be too long, or the file system cannot do it
 		}
 		for j, other := range f.inside {
 			if below, ok := strings.CutPrefix(other+"/", from+"/"); ok {
 				f.inside[j] = path.Join(at, below)
 			}
 		}
+		others = f.others()
 	}
-	return nil
+}
+
+// others returns the folders that are not wanted, by the one that each is in.
+func (f *Frame) others() map[string][]string {
+	all := map[string][]string{}
+	for _, at := range f.inside {
+		if !f.wanted.Has(at) {
+			all[path.Dir(at)] = append(all[path.Dir(at)], at)
+		}
+	}
+	return all
 }
 
 // Untouched reports whether f is as Make made it. No process may use it any more.

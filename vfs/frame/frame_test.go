@@ -21,7 +21,7 @@ import (
 // newFrame makes a frame of the process that wants and has these folders.
 func newFrame(t *testing.T, inside ...string) *Frame {
 	t.Helper()
-	f, err := Make(filepath.Join(t.TempDir(), "frame"), Mode, folder.ProcessOwner())
+	f, err := Make(filepath.Join(t.TempDir(), "frame"), folder.ProcessOwner())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -36,7 +36,7 @@ func fill(t *testing.T, f *Frame, wanted ...string) {
 		t.Fatal(err)
 	}
 	for _, at := range wanted {
-		switch err := os.Mkdir(filepath.Join(f.Path(), at), Mode); {
+		switch err := os.Mkdir(filepath.Join(f.Path(), at), newMode); {
 		case f.Has(at) && !errors.Is(err, fs.ErrExist), !f.Has(at) && err != nil:
 			t.Fatal(at, f.Has(at), err)
 		}
@@ -46,7 +46,7 @@ func fill(t *testing.T, f *Frame, wanted ...string) {
 // assertBare fails the test unless f has what it says, and all of that is as new.
 func assertBare(t *testing.T, f *Frame) {
 	t.Helper()
-	like, err := Make(f.Path()+"-new", Mode, f.Owner())
+	like, err := Make(f.Path()+"-new", f.Owner())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -114,6 +114,73 @@ func setFlags(flags int) func(dir string) error {
 			err = unix.IoctlSetPointerInt(fd, unix.FS_IOC_SETFLAGS, int(old)|flags)
 		}
 		return err
+	}
+}
+
+// TestGeneration: on a file system where an action can set the generation of a folder, no other action
+// finds it.
+func TestGeneration(t *testing.T) {
+	f := newFrame(t, "a")
+	const mark = 4711
+	for range 2 {
+		for _, at := range []string{".", "a"} {
+			if err := setVersionOf(filepath.Join(f.Path(), at), mark); errors.Is(err, unix.ENOTTY) || errors.Is(err, unix.EOPNOTSUPP) {
+				t.Skip("not on this file system")
+			} else if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if !f.Strip(folder.RemoveTree) || !f.Has("a") {
+			t.Fatal("it cannot be used again")
+		}
+		for _, at := range []string{".", "a"} {
+			fd, err := unix.Open(filepath.Join(f.Path(), at), unix.O_RDONLY, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got, err := unix.IoctlGetUint32(fd, getVersion)
+			if _ = unix.Close(fd); err != nil || got == mark {
+				t.Errorf("%s has %d, %v", at, got, err)
+			}
+		}
+	}
+}
+
+// getVersion is FS_IOC_GETVERSION.
+const getVersion = 0x80087601
+
+func setVersionOf(dir string, version int) error {
+	fd, err := unix.Open(dir, unix.O_RDONLY, 0)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = unix.Close(fd) }()
+	return unix.IoctlSetPointerInt(fd, setVersion, version)
+}
+
+// TestForgets: only file systems that sort names can have frames.
+func TestForgets(t *testing.T) {
+	memory, err := os.MkdirTemp("/dev/shm", "frame")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = os.RemoveAll(memory) }()
+	for _, dir := range []string{t.TempDir(), memory} {
+		var st unix.Statfs_t
+		if err := unix.Statfs(dir, &st); err != nil {
+			t.Fatal(err)
+		}
+		want, known := map[int64]bool{unix.EXT4_SUPER_MAGIC: true, unix.TMPFS_MAGIC: false, unix.XFS_SUPER_MAGIC: false, unix.BTRFS_SUPER_MAGIC: false}[st.Type]
+		got, err := Forgets(dir)
+		if err != nil || known && got != want {
+			t.Errorf("%s of type %x: %v, %v", dir, st.Type, got, err)
+		}
+		if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+			t.Errorf("left %v, %v", left, err)
+		}
+	}
+	if _, err := Forgets(filepath.Join(memory, "missing")); !errors.Is(err, fs.ErrNotExist) {
+		t.Error(err)
 	}
 }
 

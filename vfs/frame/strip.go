@@ -14,6 +14,8 @@ const (
 	maxEntries = 1000
 	// maxFolders limits the folders of a frame.
 	maxFolders = 256
+	// maxPath limits their paths, by which Fit finds them.
+	maxPath = unix.PathMax - 1
 )
 
 // Strip removes everything from f but the folders of the last Fit that are as new ones. It removes a
@@ -71,7 +73,7 @@ func (s *stripping) strip(dir int, prefix string) bool {
 
 // keep strips an entry of the folder dir, if it is a folder that may be kept.
 func (s *stripping) keep(dir int, e entry, at string) bool {
-	if e.kind != unix.DT_DIR || !s.frame.wanted.Has(at) || len(s.kept) == maxFolders {
+	if e.kind != unix.DT_DIR || !s.frame.wanted.Has(at) || len(s.kept) == maxFolders || len(at) > maxPath {
 		return false
 	}
 	fd, err := openFolder(dir, e.name)

@@ -1,6 +1,7 @@
 package frame
 
 import (
+	"math/rand/v2"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -24,8 +25,10 @@ type fsxattr struct {
 	_                                           [8]byte
 }
 
-// getFsxattr is FS_IOC_FSGETXATTR.
-const getFsxattr = 0x801c581f
+const (
+	getFsxattr = 0x801c581f // FS_IOC_FSGETXATTR
+	setVersion = 0x40087602 // FS_IOC_SETVERSION
+)
 
 // traitsOf returns the traits of an open folder.
 func traitsOf(fd int) (t traits, err error) {
@@ -58,5 +61,20 @@ func (f *Frame) isNew(fd int) bool {
 	if t.read(fd, &st); t != f.traits {
 		return false
 	}
-	return st.Mode == unix.S_IFDIR|f.mode || unix.Fchmod(fd, f.mode) == nil
+	if f.numbered && setGeneration(fd) != nil {
+		return false
+	}
+	return st.Mode == unix.S_IFDIR|newMode || unix.Fchmod(fd, newMode) == nil
+}
+
+// setGeneration gives a folder another generation, the number by which a file system distinguishes
+// inodes that had the same inode number. Like that of a new folder, it is random. ext4 without
+// checksums lets owners set it, other file systems return an error.
+func setGeneration(fd int) error {
+	n := rand.Uint32()
+	_, _, err := unix.Syscall(unix.SYS_IOCTL, uintptr(fd), setVersion, uintptr(unsafe.Pointer(&n)))
+	if err != 0 {
+		return err
+	}
+	return nil
 }
