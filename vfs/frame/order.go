@@ -11,11 +11,14 @@ import (
 	"github.com/forerunner-build/forerunner/vfs/folder"
 )
 
-// Forgets reports whether a folder on the file system of dir, which is empty, lists entries in an
-// order that does not depend on the entries that it had before: ext4 sorts by hash. Others, such as
-// xfs, btrfs and tmpfs, keep the order in which entries were made, and some of them count all that
-// there ever were, so that an action could learn from a Frame what an earlier one did.
+// Forgets reports whether a folder on the file system of dir, which is empty, shows nothing of the
+// entries that it had before. Its size must be the largest that Strip allows, and the order in which it
+// lists entries must not depend on earlier ones: ext4 sorts by hash. Others, such as xfs, btrfs and
+// tmpfs, keep the order in which entries were made, and some of them count all that there ever were.
 func Forgets(dir string) (bool, error) {
+	if info, err := os.Stat(dir); err != nil || info.Size() != folder.MaxBytes {
+		return false, err
+	}
 	names := make([]string, 16)
 	for i := range names {
 		names[i] = strconv.Itoa(i)

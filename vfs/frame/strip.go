@@ -2,6 +2,7 @@ package frame
 
 import (
 	"fmt"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
@@ -14,6 +15,8 @@ const (
 	maxEntries = 1000
 	// maxFolders limits the folders of a frame.
 	maxFolders = 256
+	// maxDepth limits how many levels they are below the top, as each takes a descriptor.
+	maxDepth = 32
 	// maxPath limits their paths, by which Fit finds them.
 	maxPath = unix.PathMax - 1
 )
@@ -73,7 +76,8 @@ func (s *stripping) strip(dir int, prefix string) bool {
 
 // keep strips an entry of the folder dir, if it is a folder that may be kept.
 func (s *stripping) keep(dir int, e entry, at string) bool {
-	if e.kind != unix.DT_DIR || !s.frame.wanted.Has(at) || len(s.kept) == maxFolders || len(at) > maxPath {
+	if e.kind != unix.DT_DIR || !s.frame.wanted.Has(at) || len(s.kept) == maxFolders || len(at) > maxPath ||
+		strings.Count(at, "/") == maxDepth {
 		return false
 	}
 	fd, err := openFolder(dir, e.name)
