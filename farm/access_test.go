@@ -32,10 +32,10 @@ import (
 	"github.com/forerunner-build/forerunner/farm/completed"
 	"github.com/forerunner-build/forerunner/farm/dial"
 	"github.com/forerunner-build/forerunner/farm/serve"
+	"github.com/forerunner-build/forerunner/freeport"
 	"github.com/forerunner-build/forerunner/proto/admin"
 	"github.com/forerunner-build/forerunner/proto/live"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
-	"github.com/forerunner-build/forerunner/records/redistest"
 )
 
 // everyRPC says who may call each method of our programs: nobody (any caller), user, results (has
@@ -132,7 +132,7 @@ func guard(t *testing.T, s *Scheduler, config string) *guardedFarm {
 	t.Helper()
 	a := certtest.New(t)
 	cert, key := a.Server("server")
-	s.Ports, s.HTTP = serve.Ports{Cert: cert, Key: key, ClientCA: a.File}, redistest.FreeAddress(t)
+	s.Ports, s.HTTP = serve.Ports{Cert: cert, Key: key, ClientCA: a.File}, freeport.Address(t)
 	if config != "" {
 		s.ConfigFile = writeConfig(t, config)
 	}

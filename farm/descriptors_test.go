@@ -16,7 +16,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/farm/dial"
 	"github.com/forerunner-build/forerunner/farm/storage"
-	"github.com/forerunner-build/forerunner/records/redistest"
+	"github.com/forerunner-build/forerunner/freeport"
 )
 
 // noMoreFiles makes this process unable to open files and connections, until restore is called.
@@ -92,7 +92,7 @@ func storageCalls(a asker, blob, action *repb.Digest, fresh []byte) map[string]f
 // TestOutOfDescriptors has a scheduler that cannot open another file: clients are told to try again,
 // it is not ready, and its storage takes no file for damaged because of that.
 func TestOutOfDescriptors(t *testing.T) {
-	s := &Scheduler{HTTP: redistest.FreeAddress(t), Storage: storage.Settings{CacheWrites: storage.Clients}}
+	s := &Scheduler{HTTP: freeport.Address(t), Storage: storage.Settings{CacheWrites: storage.Clients}}
 	conn, err := (&dial.Client{}).Dial(startScheduler(t, s))
 	if err != nil {
 		t.Fatal(err)

@@ -18,7 +18,7 @@ import (
 	"github.com/forerunner-build/forerunner/auth/certtest"
 	"github.com/forerunner-build/forerunner/farm/dial"
 	"github.com/forerunner-build/forerunner/farm/serve"
-	"github.com/forerunner-build/forerunner/records/redistest"
+	"github.com/forerunner-build/forerunner/freeport"
 	"github.com/forerunner-build/forerunner/vfs"
 )
 
@@ -34,7 +34,7 @@ func TestExamineFaults(t *testing.T) {
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	address := "grpc://" + redistest.FreeAddress(t) // nobody listens there
+	address := "grpc://" + freeport.Address(t) // nobody listens there
 	w := &Worker{
 		HTTP: taken.Addr().String(), Data: filepath.Join(file, "data"), Scheduler: address, Storage: address,
 		Client: dial.Client{CA: file},

@@ -16,7 +16,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/auth/login/logintest"
 	"github.com/forerunner-build/forerunner/farm/dial"
-	"github.com/forerunner-build/forerunner/records/redistest"
+	"github.com/forerunner-build/forerunner/freeport"
 )
 
 // A loginFarm is a guardedFarm that people log in to.
@@ -202,7 +202,7 @@ func TestLoginAtTheStart(t *testing.T) {
 			t.Errorf("%v, want %q", err, text)
 		}
 	}
-	s := &Scheduler{HTTP: redistest.FreeAddress(t), ConfigFile: writeConfig(t, issuer+access)}
+	s := &Scheduler{HTTP: freeport.Address(t), ConfigFile: writeConfig(t, issuer+access)}
 	startScheduler(t, s)
 	client := &http.Client{Transport: &http.Transport{TLSClientConfig: &tls.Config{}}}
 	defer client.CloseIdleConnections()

@@ -15,7 +15,7 @@ import (
 	"google.golang.org/grpc/credentials/insecure"
 	"google.golang.org/grpc/status"
 
-	"github.com/forerunner-build/forerunner/records/redistest"
+	"github.com/forerunner-build/forerunner/freeport"
 )
 
 // readyz asks a program whether it is ready.
@@ -49,7 +49,7 @@ func becomes(t *testing.T, address string, code int, why string) {
 
 // TestSchedulerIsReady takes a scheduler its storage's folder away, as a disk that fails does.
 func TestSchedulerIsReady(t *testing.T) {
-	s := &Scheduler{HTTP: redistest.FreeAddress(t)}
+	s := &Scheduler{HTTP: freeport.Address(t)}
 	startScheduler(t, s)
 	becomes(t, s.HTTP, http.StatusOK, "ready")
 	tmp := filepath.Join(s.Data, "storage", "actions", "tmp")

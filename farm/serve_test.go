@@ -9,7 +9,7 @@ import (
 	"go.uber.org/zap"
 
 	"github.com/forerunner-build/forerunner/farm/storage"
-	"github.com/forerunner-build/forerunner/records/redistest"
+	"github.com/forerunner-build/forerunner/freeport"
 )
 
 // TestSchedulerThatFailsLeavesNothing has a scheduler fail after all but its pages stand: neither
@@ -18,7 +18,7 @@ func TestSchedulerThatFailsLeavesNothing(t *testing.T) {
 	before := grpcWorkers()
 	taken := silent(t)
 	s := Scheduler{
-		Listen: redistest.FreeAddress(t), HTTP: taken.Addr().String(), Data: t.TempDir(), Storage: storage.Settings{CacheSize: "10M"}, Logger: zap.NewNop(),
+		Listen: freeport.Address(t), HTTP: taken.Addr().String(), Data: t.TempDir(), Storage: storage.Settings{CacheSize: "10M"}, Logger: zap.NewNop(),
 	}
 	if err := s.Run(t.Context(), t.Context(), nil); err == nil || !strings.Contains(err.Error(), "--http") {
 		t.Fatalf("%v, want that --http is in use", err)

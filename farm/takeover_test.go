@@ -19,6 +19,7 @@ import (
 	"github.com/forerunner-build/forerunner/farm/completed"
 	"github.com/forerunner-build/forerunner/farm/state"
 	"github.com/forerunner-build/forerunner/farm/storage"
+	"github.com/forerunner-build/forerunner/freeport"
 	"github.com/forerunner-build/forerunner/proto/admin"
 	historypb "github.com/forerunner-build/forerunner/proto/history"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
@@ -43,7 +44,7 @@ func serveTerm(t *testing.T, s Scheduler) *term {
 // startTerm starts a scheduler, and returns what waits until it serves.
 func startTerm(t *testing.T, s Scheduler) (serves func() *term) {
 	t.Helper()
-	s.Listen, s.Data, s.Logger = redistest.FreeAddress(t), cmp.Or(s.Data, t.TempDir()), zap.NewNop()
+	s.Listen, s.Data, s.Logger = freeport.Address(t), cmp.Or(s.Data, t.TempDir()), zap.NewNop()
 	ctx, cancel := context.WithCancel(t.Context())
 	ready, done := make(chan string, 1), make(chan error, 1)
 	go func() {

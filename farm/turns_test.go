@@ -19,6 +19,7 @@ import (
 	"github.com/forerunner-build/forerunner/farm/dial"
 	"github.com/forerunner-build/forerunner/farm/state"
 	"github.com/forerunner-build/forerunner/farm/storage"
+	"github.com/forerunner-build/forerunner/freeport"
 	"github.com/forerunner-build/forerunner/proto/names"
 	"github.com/forerunner-build/forerunner/records"
 	"github.com/forerunner-build/forerunner/records/redistest"
@@ -39,7 +40,7 @@ func startTurns(t *testing.T, s Scheduler) *started {
 	core, logs := observer.New(zap.InfoLevel)
 	s.Data, s.Logger = t.TempDir(), zap.New(core)
 	if s.Listen == "" {
-		s.Listen = redistest.FreeAddress(t)
+		s.Listen = freeport.Address(t)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	f := &started{T: t, logs: logs, ready: make(chan string, 1), ended: make(chan struct{})}
@@ -198,8 +199,8 @@ func TestCircularStart(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			address := redistest.FreeAddress(t)
-			s.Listen, s.HTTP, s.Storage.Location = redistest.FreeAddress(t), redistest.FreeAddress(t), "grpc://"+address
+			address := freeport.Address(t)
+			s.Listen, s.HTTP, s.Storage.Location = freeport.Address(t), freeport.Address(t), "grpc://"+address
 			f := startTurns(t, s)
 			becomes(t, s.HTTP, http.StatusServiceUnavailable, "storage: grpc://"+address+" has not returned its capabilities yet")
 			conn, err := (&dial.Client{}).Dial(s.Listen)
@@ -269,7 +270,7 @@ func TestStorageThatIsNone(t *testing.T) {
 func TestStopWithoutStorage(t *testing.T) {
 	l := silent(t)
 	ctx, cancel := context.WithCancel(t.Context())
-	s := Scheduler{Listen: redistest.FreeAddress(t), Storage: storage.Settings{Location: "grpc://" + l.Addr().String()}, Data: t.TempDir(), Logger: zap.NewNop()}
+	s := Scheduler{Listen: freeport.Address(t), Storage: storage.Settings{Location: "grpc://" + l.Addr().String()}, Data: t.TempDir(), Logger: zap.NewNop()}
 	ended := make(chan error, 1)
 	go func() { ended <- s.Run(ctx, context.Background(), nil) }()
 	asks, err := l.Accept()

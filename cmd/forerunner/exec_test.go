@@ -11,7 +11,7 @@ import (
 	"google.golang.org/grpc/codes"
 	"google.golang.org/grpc/status"
 
-	"github.com/forerunner-build/forerunner/records/redistest"
+	"github.com/forerunner-build/forerunner/freeport"
 	"github.com/forerunner-build/forerunner/settings"
 )
 
@@ -118,7 +118,7 @@ func TestPathsOutsideOfTheInputRoot(t *testing.T) {
 
 // TestNoStorage: a storage that does not answer is an error at once.
 func TestNoStorage(t *testing.T) {
-	e := &execution{Storage: redistest.FreeAddress(t)}
+	e := &execution{Storage: freeport.Address(t)}
 	if _, _, err := e.openStorage(t.Context(), nil); err == nil || !strings.Contains(err.Error(), "no storage answers at "+e.Storage) ||
 		!strings.HasSuffix(err.Error(), "connection refused") {
 		t.Error(err)

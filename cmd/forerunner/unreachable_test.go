@@ -14,7 +14,7 @@ import (
 	"github.com/forerunner-build/forerunner/auth/certs"
 	"github.com/forerunner-build/forerunner/auth/certtest"
 	"github.com/forerunner-build/forerunner/farm/dial"
-	"github.com/forerunner-build/forerunner/records/redistest"
+	"github.com/forerunner-build/forerunner/freeport"
 )
 
 // TestUnreachable calls what is no scheduler, and is told what to do.
@@ -30,7 +30,7 @@ func TestUnreachable(t *testing.T) {
 	s := grpc.NewServer()
 	go func() { _ = s.Serve(plain) }()
 	defer s.Stop()
-	gone := redistest.FreeAddress(t)
+	gone := freeport.Address(t)
 	for remote, want := range map[string]string{
 		pages.Listener.Addr().String():     "that port has pages",
 		"grpcs://" + plain.Addr().String(): "use grpc://",

@@ -12,6 +12,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/auth/certs"
 	"github.com/forerunner-build/forerunner/auth/certtest"
+	"github.com/forerunner-build/forerunner/freeport"
 	"github.com/forerunner-build/forerunner/records/redistest"
 )
 
@@ -46,7 +47,7 @@ func TestDialSeveral(t *testing.T) {
 	}
 	for scheme, credentials := range map[string]credentials.TransportCredentials{"grpc": nil, "grpcs": source.Credentials()} {
 		t.Run(scheme, func(t *testing.T) {
-			addresses := [2]string{redistest.FreeAddress(t), redistest.FreeAddress(t)}
+			addresses := [2]string{freeport.Address(t), freeport.Address(t)}
 			conn, err := (&Client{CA: a.File}).Dial(scheme + "://" + addresses[0] + "," + addresses[1])
 			if err != nil {
 				t.Fatal(err)

@@ -11,6 +11,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"github.com/forerunner-build/forerunner/freeport"
 )
 
 // patience is the timeout of every wait in this package.
@@ -30,7 +32,7 @@ type Server struct {
 func Start(t testing.TB, arguments ...string) *Server {
 	t.Helper()
 	need(t, "redis-server")
-	address := FreeAddress(t)
+	address := freeport.Address(t)
 	_, port, _ := net.SplitHostPort(address)
 	s := &Server{t: t, Addr: address, arguments: append([]string{
 		"redis-server", "--port", port, "--bind", "127.0.0.1", "--dir", t.TempDir(), "--save", "", "--appendonly", "no",
@@ -45,7 +47,7 @@ func Start(t testing.TB, arguments ...string) *Server {
 func StartTLS(t testing.TB, authority, certificate, key string) (address string) {
 	t.Helper()
 	s := Start(t, "--tls-port", "0", "--tls-cert-file", certificate, "--tls-key-file", key, "--tls-ca-cert-file", authority)
-	address = FreeAddress(t)
+	address = freeport.Address(t)
 	_, port, _ := net.SplitHostPort(address)
 	s.Do("CONFIG", "SET", "tls-port", port)
 	return address
@@ -141,7 +143,7 @@ func StartSentinels(t testing.TB, master *Server, replicas int) []*Server {
 	host, port, _ := net.SplitHostPort(master.Addr)
 	var sentinels []*Server
 	for range 3 {
-		address := FreeAddress(t)
+		address := freeport.Address(t)
 		_, own, _ := net.SplitHostPort(address)
 		file := filepath.Join(t.TempDir(), "sentinel.conf")
 		config := fmt.Sprintf("port %s\nbind 127.0.0.1\nsentinel monitor farm %s %s 2\n"+
@@ -168,7 +170,7 @@ func StartCluster(t testing.TB) []*Server {
 	t.Helper()
 	var nodes []*Server
 	for _, slots := range [][2]string{{"0", "8191"}, {"8192", "16383"}} {
-		_, bus, _ := net.SplitHostPort(FreeAddress(t))
+		_, bus, _ := net.SplitHostPort(freeport.Address(t))
 		node := Start(t, "--cluster-enabled", "yes", "--cluster-port", bus, "--cluster-node-timeout", "1000")
 		node.Do("CLUSTER", "ADDSLOTSRANGE", slots[0], slots[1])
 		if len(nodes) > 0 {
@@ -205,29 +207,4 @@ func need(t testing.TB, program string) {
 		t.Fatalf("%s is missing", program)
 	}
 	t.Skipf("%s is missing: apt-get install %[1]s", program)
-}
-
-// FreeAddress returns an address for a server that is started next. For a minute, the kernel gives
-// its port to nobody who asks for any port, because a connection to it has just ended (TIME_WAIT).
-// Who asks for this port gets it.
-func FreeAddress(t testing.TB) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	client, err := net.Dial("tcp", l.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer client.Close()
-	server, err := l.Accept()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := server.Close(); err != nil { // first: this end keeps the port
-		t.Fatal(err)
-	}
-	return l.Addr().String()
 }

@@ -5,13 +5,13 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/forerunner-build/forerunner/records/redistest"
+	"github.com/forerunner-build/forerunner/freeport"
 )
 
 // FreeAddress returns an address of 127.0.0.1 for a server that is started next.
 func FreeAddress(t *testing.T) string {
 	t.Helper()
-	return redistest.FreeAddress(t)
+	return freeport.Address(t)
 }
 
 // Tail returns the last lines of a text.

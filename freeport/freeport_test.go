@@ -1,15 +1,15 @@
-package redistest
+package freeport
 
 import (
 	"net"
 	"testing"
 )
 
-// TestFreeAddress has many others listen at any port before the servers that got the addresses do.
-func TestFreeAddress(t *testing.T) {
+// TestAddress has many others listen at any port before the servers that got the addresses do.
+func TestAddress(t *testing.T) {
 	free := map[string]bool{}
 	for range 50 {
-		free[FreeAddress(t)] = true
+		free[Address(t)] = true
 	}
 	for range 2000 {
 		l, err := net.Listen("tcp", "127.0.0.1:0")
