@@ -61,9 +61,9 @@ var leavings = map[string]func() error{
 		return nil
 	},
 	"a label of flows": leaveFlowLabel,
-	groupLeft:       leaveGroup,
-	groupOfIPv6Left: leaveGroupOfIPv6,
-	waitForPacket:   sayPackets,
+	groupLeft:          leaveGroup,
+	groupOfIPv6Left:    leaveGroupOfIPv6,
+	waitForPacket:      sayPackets,
 	"sockets in a message to nobody": func() error {
 		pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
 		if err != nil {
