@@ -5,6 +5,7 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -55,13 +56,19 @@ func (f *slowFile) Open(ctx context.Context, _ uint32) (fs.FileHandle, uint32, s
 // mountSlow mounts a folder with one such program, "tool".
 func mountSlow(t *testing.T) (dir string, f *slowFile) {
 	t.Helper()
-	dir = t.TempDir()
 	f = &slowFile{asked: make(chan struct{}), release: make(chan struct{})}
+	return mountFile(t, "tool", f), f
+}
+
+// mountFile mounts a folder with one file.
+func mountFile(t *testing.T, name string, f fs.InodeEmbedder) (dir string) {
+	t.Helper()
+	dir = t.TempDir()
 	root := &fs.Inode{}
 	server, err := fs.Mount(dir, root, &fs.Options{
 		MountOptions: fuse.MountOptions{DirectMountStrict: true, AllowOther: true},
 		OnAdd: func(ctx context.Context) {
-			root.AddChild("tool", root.NewPersistentInode(ctx, f, fs.StableAttr{Mode: syscall.S_IFREG}), true)
+			root.AddChild(name, root.NewPersistentInode(ctx, f, fs.StableAttr{Mode: syscall.S_IFREG}), true)
 		},
 	})
 	if errors.Is(err, os.ErrNotExist) || errors.Is(err, os.ErrPermission) {
@@ -78,7 +85,7 @@ func mountSlow(t *testing.T) (dir string, f *slowFile) {
 			t.Error(err)
 		}
 	})
-	return dir, f
+	return dir
 }
 
 // The timeout reaches a command that still waits in exec for its own program.
@@ -166,5 +173,39 @@ func TestStorageErrorDuringExec(t *testing.T) {
 	r := launchertest.Run(t, l, cmd)
 	if r.Cause != runner.NotStarted || r.ExitCode != 126 || r.Err != `exec "`+dir+`/tool": input/output error` {
 		t.Errorf("got %+v", r)
+	}
+}
+
+// fullFile takes nothing, and does not say so.
+type fullFile struct{ fs.Inode }
+
+var (
+	_ fs.NodeOpener    = (*fullFile)(nil)
+	_ fs.NodeSetattrer = (*fullFile)(nil)
+	_ fs.NodeWriter    = (*fullFile)(nil)
+)
+
+func (*fullFile) Open(context.Context, uint32) (fs.FileHandle, uint32, syscall.Errno) {
+	return nil, fuse.FOPEN_DIRECT_IO, 0
+}
+
+func (*fullFile) Setattr(context.Context, fs.FileHandle, *fuse.SetAttrIn, *fuse.AttrOut) syscall.Errno {
+	return 0
+}
+
+func (*fullFile) Write(context.Context, fs.FileHandle, []byte, int64) (uint32, syscall.Errno) {
+	return 0, 0
+}
+
+// TestOutputFileThatTakesNothing: a write of nothing is not tried again and again.
+func TestOutputFileThatTakesNothing(t *testing.T) {
+	l := launchertest.Plain(t, nil)
+	cmd := launchertest.Shell(t, "echo out")
+	cmd.Stdout = filepath.Join(mountFile(t, "stdout", &fullFile{}), "stdout")
+	if _, err := l.Run(t.Context(), cmd); err == nil || !strings.Contains(err.Error(), "short write") {
+		t.Errorf("got %v", err)
+	}
+	if r := launchertest.Run(t, l, launchertest.Shell(t, "exit 4")); r.ExitCode != 4 {
+		t.Errorf("the next command: %+v", r)
 	}
 }

@@ -3,6 +3,7 @@ package runner
 import (
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"sync"
 
@@ -159,6 +160,9 @@ func (o *output) write(p []byte) {
 	}
 	for len(p) > 0 && o.err == nil {
 		n, err := eintr.Ignore(func() (int, error) { return unix.Write(o.file, p) })
+		if err == nil && n == 0 { // a file system may, and would forever
+			err = io.ErrShortWrite
+		}
 		if err != nil {
 			o.err = fmt.Errorf("write output file: %w", err)
 			return

@@ -61,15 +61,9 @@ var leavings = map[string]func() error{
 		return nil
 	},
 	"a label of flows": leaveFlowLabel,
-	groupLeft: func() error {
-		fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
-		if err != nil {
-			return err
-		}
-		defer unix.Close(fd)
-		group := &unix.IPMreq{Multiaddr: [4]byte{239, 1, 2, 3}, Interface: [4]byte{127, 0, 0, 1}}
-		return unix.SetsockoptIPMreq(fd, unix.IPPROTO_IP, unix.IP_ADD_MEMBERSHIP, group)
-	},
+	groupLeft:          leaveGroup,
+	groupOfIPv6Left:    leaveGroupOfIPv6,
+	waitForPacket:      sayPackets,
 	"sockets in a message to nobody": func() error {
 		pair, err := unix.Socketpair(unix.AF_UNIX, unix.SOCK_STREAM, 0)
 		if err != nil {
@@ -79,9 +73,43 @@ var leavings = map[string]func() error{
 	},
 }
 
-// groupLeft: the kernel sends reports of a group that was joined and left, within a second after
-// that, as packets.
-const groupLeft = "a group that it left"
+const (
+	groupLeft       = "a group that it left"
+	groupOfIPv6Left = "a group of IPv6 that it left"
+	waitForPacket   = "nothing, but it waits for packets of others"
+)
+
+// leaveGroup joins and leaves a multicast group. Within a second after that the kernel may send
+// reports, as packets.
+func leaveGroup() error {
+	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	group := &unix.IPMreq{Multiaddr: [4]byte{239, 1, 2, 3}, Interface: [4]byte{127, 0, 0, 1}}
+	return unix.SetsockoptIPMreq(fd, unix.IPPROTO_IP, unix.IP_ADD_MEMBERSHIP, group)
+}
+
+func leaveGroupOfIPv6() error {
+	fd, err := unix.Socket(unix.AF_INET6, unix.SOCK_DGRAM, 0)
+	if err != nil {
+		return err
+	}
+	defer unix.Close(fd)
+	return unix.SetsockoptIPv6Mreq(fd, unix.IPPROTO_IPV6, unix.IPV6_JOIN_GROUP,
+		&unix.IPv6Mreq{Multiaddr: [16]byte{0: 0xff, 1: 0x02, 14: 0x12, 15: 0x34}, Interface: 1})
+}
+
+// sayPackets prints what the devices of the namespace have counted some time later.
+func sayPackets() error {
+	time.Sleep(1100 * time.Millisecond)
+	text, err := os.ReadFile("/proc/net/dev")
+	if err == nil {
+		_, err = os.Stdout.Write(text)
+	}
+	return err
+}
 
 // leaveFlowLabel makes a label for one socket alone, which closes: other labels are checked in its
 // namespace from then on.
@@ -164,16 +192,29 @@ func TestTrustOfNetworksEnds(t *testing.T) {
 	}
 }
 
+// TestGroupLeft: nothing of a multicast group that a command left is seen by the next one, not even
+// later.
+func TestGroupLeft(t *testing.T) {
+	l := launchertest.Sandboxed(t, nil)
+	for _, what := range []string{groupLeft, groupOfIPv6Left} {
+		networkOf(t, l, launchertest.OwnIDs, what)
+		said := networkOf(t, l, launchertest.OwnIDs, waitForPacket)
+		if _, counts, found := strings.Cut(said, "lo:"); !found || strings.Trim(counts, " 0\n") != "" {
+			t.Errorf("after %s: %s", what, said)
+		}
+	}
+}
+
 // TestNetworkOfAnother: the next command gets a network namespace only if nothing is left in it.
 func TestNetworkOfAnother(t *testing.T) {
 	l := launchertest.Sandboxed(t, nil)
 	for what := range leavings {
+		if what == groupLeft || what == groupOfIPv6Left || what == waitForPacket {
+			continue // may leave nothing
+		}
 		t.Run(what, func(t *testing.T) {
 			same := func() bool {
 				before := networkOf(t, l, launchertest.OwnIDs, what)
-				if what == groupLeft {
-					time.Sleep(1100 * time.Millisecond)
-				}
 				return networkOf(t, l, launchertest.OwnIDs, "nothing") == before
 			}
 			got, want := same(), what == "nothing" || what == "a socket that was closed"
