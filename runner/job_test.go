@@ -19,6 +19,12 @@ func TestStopBeforeFork(t *testing.T) {
 		t.Fatal(err)
 	}
 	j := newJob(&server{}, &message{ID: 1, Run: &runRequest{Grace: time.Minute}}) // then it would be killed
+	// What an earlier test left would be asked to end instead.
+	for began := time.Now(); len(j.s.members()) > 0; time.Sleep(time.Millisecond) {
+		if time.Since(began) > time.Minute {
+			t.Fatalf("processes of earlier tests are left: %+v", j.s.members())
+		}
+	}
 	j.stop(terminate)
 	late := exec.Command("sleep", "1000")
 	if err := late.Start(); err != nil {
