@@ -3,7 +3,6 @@ package runner
 import (
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"sync"
 
@@ -44,9 +43,7 @@ func openOutputs(m *message, c *copier) (*outputs, error) {
 	o := &outputs{copier: c}
 	var err1, err2, err3 error
 	// One for each command: what a command sets on it (O_NONBLOCK, a lock) is not for the next.
-	if o.stdin, err1 = unix.Open(os.DevNull, unix.O_RDONLY|unix.O_CLOEXEC, 0); err1 != nil {
-		err1 = &os.PathError{Op: "open", Path: os.DevNull, Err: err1}
-	}
+	o.stdin, err1 = openNull(unix.O_RDONLY)
 	o.stdout, err2 = openOutput(m.take(fileStdout), m.Run.MaxOutputBytes, m.Run.Policy.User)
 	o.stderr, err3 = openOutput(m.take(fileStderr), m.Run.MaxOutputBytes, m.Run.Policy.User)
 	err := errors.Join(err1, err2, err3)
@@ -94,16 +91,21 @@ func closeAll(files ...*int) error {
 	return errors.Join(errs...)
 }
 
+func openNull(access int) (int, error) {
+	fd, err := unix.Open(os.DevNull, access|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return none, &os.PathError{Op: "open", Path: os.DevNull, Err: err}
+	}
+	return fd, nil
+}
+
 // openOutput copies to file, which is closed in the end; none is nowhere. The command's end is of its
 // user, who can open it as /dev/stdout.
 func openOutput(file int, limit int64, user *sandbox.User) (o *output, err error) {
 	o = &output{child: none, pipe: none, file: file, limit: limit}
 	if file < 0 {
-		o.child, err = unix.Open(os.DevNull, unix.O_WRONLY|unix.O_CLOEXEC, 0)
-		if err != nil {
-			return o, &os.PathError{Op: "open", Path: os.DevNull, Err: err}
-		}
-		return o, nil
+		o.child, err = openNull(unix.O_WRONLY)
+		return o, err
 	}
 	var fds [2]int
 	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
@@ -158,17 +160,13 @@ func (o *output) write(p []byte) {
 		p = p[:o.limit-o.n]
 		o.cut = true
 	}
-	for len(p) > 0 && o.err == nil {
-		n, err := eintr.Ignore(func() (int, error) { return unix.Write(o.file, p) })
-		if err == nil && n == 0 { // a file system may, and would forever
-			err = io.ErrShortWrite
-		}
-		if err != nil {
-			o.err = fmt.Errorf("write output file: %w", err)
-			return
-		}
-		o.n += int64(n)
-		p = p[n:]
+	if len(p) == 0 || o.err != nil {
+		return
+	}
+	n, err := eintr.Write(o.file, p)
+	o.n += int64(n)
+	if err != nil {
+		o.err = fmt.Errorf("write output file: %w", err)
 	}
 }
 

@@ -40,12 +40,17 @@ func (n *networks) run() {
 
 // settle gives up the network of the last command, which has ended, unless the next one may have it.
 func (n *networks) settle(now time.Time) {
-	if n.last == nil || now.Sub(n.clean) < staysClean && !n.last.isOld(now) {
+	if n.last == nil {
 		return
 	}
-	if !n.last.isOld(now) && n.last.untouched(n.said) {
-		n.clean = now
-		return
+	if !n.last.isOld(now) {
+		if now.Sub(n.clean) < staysClean {
+			return
+		}
+		if n.last.untouched(n.said) {
+			n.clean = now
+			return
+		}
 	}
 	n.last.close()
 	n.last = nil

@@ -259,7 +259,7 @@ func (f *FS) prepare(o Options) error {
 func (f *FS) openCopier(most int64) {
 	err := f.showsAll()
 	if err == nil {
-		f.copier, err = copied.New()
+		f.copier, err = copied.New(f.plain.umask)
 	}
 	if err != nil {
 		f.log.Warn("small input roots are mounted, and not copied", zap.Error(err))

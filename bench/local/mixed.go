@@ -75,20 +75,9 @@ func storeMixed(ctx context.Context, storage *casclient.Client, n int) (actions 
 }
 
 func (b *localBench) mixedRows() []report.Row {
-	of := func(what, unit, note, wanted string, value func(*noopSample) float64) report.Row {
-		values := func(programs string) (values []float64) {
-			all := b.noops[noopCell{mixed, mixedClients, programs}]
-			for i := range all {
-				values = append(values, value(&all[i]))
-			}
-			return values
-		}
-		r := row(mixed.row(what), unit, note, values(b.o.programs), values(b.o.compare))
-		r.Wanted = wanted
-		return r
-	}
+	c := noopCell{work: mixed, clients: mixedClients}
 	return []report.Row{
-		of(mixedRate, "1/s", "", "", func(s *noopSample) float64 { return s.perSecond }),
-		of(mixedCPU, "ms", "farm and launchers", "≤ 8", func(s *noopSample) float64 { return (s.worker.us + s.launchers.us) / 1000 }),
+		b.actionRow(c, mixedRate, "1/s", "", func(s *noopSample) float64 { return s.perSecond }),
+		b.actionRow(c, mixedCPU, "ms", "farm and launchers", func(s *noopSample) float64 { return (s.worker.us + s.launchers.us) / 1000 }),
 	}
 }

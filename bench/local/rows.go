@@ -202,20 +202,28 @@ var aims = map[string]string{
 	"tree_ms": "≤ 4", "tree_per_s_8": "≥ 400",
 	"up_noop_ms": "≤ 1.6", "up_noop_per_s_8": "≥ 1200", "up_noop_cpu_us": "≤ 600",
 	"up_tree_ms": "≤ 4", "up_tree_per_s_8": "≥ 400",
+	"up_mixed_cpu_ms": "≤ 8",
+}
+
+// actionRow makes a row from a value of the samples of a cell, with the measured programs and with
+// those for comparison.
+func (b *localBench) actionRow(c noopCell, what, unit, note string, value func(*noopSample) float64) report.Row {
+	values := func(programs string) (values []float64) {
+		c.programs = programs
+		all := b.noops[c]
+		for i := range all {
+			values = append(values, value(&all[i]))
+		}
+		return values
+	}
+	r := row(c.work.row(what), unit, note, values(b.o.programs), values(b.o.compare))
+	r.Wanted = aims[c.work.row(what)]
+	return r
 }
 
 func (b *localBench) noopRows(w work) []report.Row {
 	of := func(what, unit string, clients int, note string, value func(*noopSample) float64) report.Row {
-		values := func(programs string) (values []float64) {
-			all := b.noops[noopCell{w, clients, programs}]
-			for i := range all {
-				values = append(values, value(&all[i]))
-			}
-			return values
-		}
-		r := row(w.row(what), unit, note, values(b.o.programs), values(b.o.compare))
-		r.Wanted = aims[w.row(what)]
-		return r
+		return b.actionRow(noopCell{work: w, clients: clients}, what, unit, note, value)
 	}
 	rows := []report.Row{
 		of(latency, "ms", 1, "", func(s *noopSample) float64 { return report.Median(s.ms) }),

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/forerunner-build/forerunner/freeport"
 	"github.com/forerunner-build/forerunner/test/programs"
 )
 
@@ -148,7 +149,7 @@ func expectNotDownloaded(t *testing.T, workspace, but string) {
 // ends the farm is asked to drain; it must exit with 0 and leave no mount.
 func startFarm(f *programs.Test, args ...string) string {
 	f.Helper()
-	farm, address := f.Up(filepath.Join(f.Dir, "data"), append([]string{"--http", programs.FreeAddress(f.T)}, args...)...)
+	farm, address := f.Up(filepath.Join(f.Dir, "data"), append([]string{"--http", freeport.Address(f.T)}, args...)...)
 	f.Cleanup(farm.Drain)
 	return "grpc://" + address
 }

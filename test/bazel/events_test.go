@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/forerunner-build/forerunner/freeport"
 	"github.com/forerunner-build/forerunner/test/programs"
 )
 
@@ -23,7 +24,7 @@ import (
 // which shares a folder with them, and the Bazel server of c.
 func testEvents(t *testing.T, c *Client, flags ...string) {
 	f := programs.New(t, programs.ShareFolder)
-	pages := programs.FreeAddress(t)
+	pages := freeport.Address(t)
 	up, address := f.Up(filepath.Join(f.Dir, "data"), "--http", pages)
 	farm := &upFarm{up, f}
 	f.Cleanup(func() { farm.Drain() })

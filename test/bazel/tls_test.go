@@ -9,6 +9,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/auth"
 	"github.com/forerunner-build/forerunner/auth/certtest"
+	"github.com/forerunner-build/forerunner/freeport"
 	"github.com/forerunner-build/forerunner/test/programs"
 )
 
@@ -36,7 +37,7 @@ func TestBazelOverTLS(t *testing.T) {
 	secure := func(name string, units ...string) []string {
 		cert, key := a.Server(name, units...)
 		return []string{
-			"--data", filepath.Join(f.Dir, name), "--http", programs.FreeAddress(t),
+			"--data", filepath.Join(f.Dir, name), "--http", freeport.Address(t),
 			"--tls-cert", cert, "--tls-key", key, "--tls-client-ca", a.File,
 			"--tls-ca", a.File, "--tls-client-cert", cert, "--tls-client-key", key,
 		}

@@ -8,6 +8,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/forerunner-build/forerunner/freeport"
 	"github.com/forerunner-build/forerunner/test/programs"
 )
 
@@ -18,7 +19,7 @@ func TestHardLinks(t *testing.T) {
 	f := programs.New(t, programs.ShareFolder, "FORERUNNER_EXEC_FILESYSTEM=hardlink")
 	data := filepath.Join(f.Dir, "data")
 	upper := filepath.Join(data, "worker/upper")
-	listen := programs.FreeAddress(f.T)
+	listen := freeport.Address(f.T)
 	farm, _ := f.Up(data, "--listen", listen)
 	f.Write("in/sub/text", "hello\n")
 	f.Write("in/unread", "linked all the same")

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/freeport"
 	"github.com/forerunner-build/forerunner/test/programs"
 )
 
@@ -50,7 +51,7 @@ func TestKilledFarm(t *testing.T) {
 	t.Parallel()
 	f := programs.New(t, programs.ShareFolder)
 	data := filepath.Join(f.Dir, "data")
-	listen := programs.FreeAddress(f.T)
+	listen := freeport.Address(f.T)
 	farm, _ := f.Up(data, "--listen", listen)
 	was := programs.TraceOf(f.T, farm)
 	f.Write("in/large", strings.Repeat("y", 1<<20))

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/forerunner-build/forerunner/auth/certtest"
+	"github.com/forerunner-build/forerunner/freeport"
 	"github.com/forerunner-build/forerunner/test/programs"
 )
 
@@ -102,7 +103,7 @@ func TestOpenFlood(t *testing.T) {
 	f := programs.New(t, programs.OwnSandbox)
 	a := certtest.New(t)
 	cert, key := a.Server("scheduler")
-	pages := programs.FreeAddress(t)
+	pages := freeport.Address(t)
 	scheduler := inGroup(f, group, "forerunner-scheduler", "--listen", "127.0.0.1:0", "--http", pages,
 		"--data", filepath.Join(f.Dir, "scheduler"), "--tls-cert", cert, "--tls-key", key)
 	address := scheduler.WaitFor(&scheduler.Stdout, programs.ServesLine)[1]

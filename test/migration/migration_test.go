@@ -18,6 +18,7 @@ import (
 	casclient "github.com/forerunner-build/forerunner/cas/client"
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/client"
+	"github.com/forerunner-build/forerunner/freeport"
 	"github.com/forerunner-build/forerunner/test/programs"
 )
 
@@ -159,7 +160,7 @@ func TestMigration(t *testing.T) {
 
 	// Forerunner's scheduler, for the same clients and for workers of both kinds. Its storage asks it
 	// for its capabilities before it answers.
-	address := programs.FreeAddress(t)
+	address := freeport.Address(t)
 	storage.configure(w.schedulers(address))
 	scheduler := w.Start(w.command("forerunner-scheduler", map[string]string{
 		"--listen": address, "--storage": "grpc://" + storage.address, "--data": filepath.Join(w.Dir, "scheduler"),

@@ -16,6 +16,7 @@ import (
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/forerunner-build/forerunner/freeport"
 	"github.com/forerunner-build/forerunner/test/programs"
 )
 
@@ -46,7 +47,7 @@ func TestDashboardOfUp(t *testing.T) {
 		programs.Needs(t, "make test-needs, or apt-get install prometheus: %v", err)
 	}
 	f := programs.New(t, programs.OwnSandbox)
-	listen, pages := programs.FreeAddress(f.T), programs.FreeAddress(f.T)
+	listen, pages := freeport.Address(f.T), freeport.Address(f.T)
 	up := f.Start("forerunner", "up", "--data", "up", "--listen", listen, "--http", pages, "--cache-size", "100M")
 	up.WaitFor(&up.Stdout, programs.UpLine)
 	for range 2 { // the second one is in the cache

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/forerunner-build/forerunner/freeport"
 	"github.com/forerunner-build/forerunner/test/programs"
 )
 
@@ -21,7 +22,7 @@ func TestNewerFolder(t *testing.T) {
 		}
 		f.Write(filepath.Join("up", name, "forerunner.lock"), text)
 	}
-	f.Start("forerunner", "up", "--data", "up", "--listen", programs.FreeAddress(f.T), "--http", programs.FreeAddress(f.T)).
+	f.Start("forerunner", "up", "--data", "up", "--listen", freeport.Address(f.T), "--http", freeport.Address(f.T)).
 		Expect(1, "", "is of a newer version of Forerunner: its format is 7", "!worker")
 	for name, want := range map[string]string{"": newer, "worker": older} {
 		if text, err := os.ReadFile(filepath.Join(f.Dir, "up", name, "forerunner.lock")); err != nil || string(text) != want {

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/forerunner-build/forerunner/freeport"
 	"github.com/forerunner-build/forerunner/test/programs"
 )
 
@@ -14,7 +15,7 @@ import (
 func TestOperator(t *testing.T) {
 	t.Parallel()
 	f := programs.New(t, programs.ShareFolder)
-	listen, record := programs.FreeAddress(f.T), filepath.Join(f.Dir, "record")
+	listen, record := freeport.Address(f.T), filepath.Join(f.Dir, "record")
 	serve := func() *programs.Process {
 		p, _ := f.Scheduler("--data", filepath.Join(f.Dir, "data"), "--listen", listen, "--record", record)
 		return p

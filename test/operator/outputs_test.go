@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/forerunner-build/forerunner/freeport"
 	"github.com/forerunner-build/forerunner/test/programs"
 )
 
@@ -32,7 +33,7 @@ func TestOutputsNotMade(t *testing.T) {
 	if not, ok := told["not_made"].([]any); !ok || len(not) != 1 || not[0] != "never/made" {
 		f.Errorf("as JSON: %v in %s", not, said)
 	}
-	elsewhere := programs.FreeAddress(f.T)
+	elsewhere := freeport.Address(f.T)
 	f.Start("forerunner", "operation", "--remote", listen, "--storage", elsewhere, name).Expect(1, "", "--storage "+elsewhere)
 	farm.Drain()
 }

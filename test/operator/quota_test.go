@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protojson"
 
+	"github.com/forerunner-build/forerunner/freeport"
 	"github.com/forerunner-build/forerunner/proto/admin"
 	"github.com/forerunner-build/forerunner/test/programs"
 )
@@ -27,8 +28,8 @@ labels: {all: {pool: shared}}
 cohorts: {farm: {labels: [all], unit: slots}}
 preemption: {delay: %s, grace: %s}
 `, delay, grace))
-	data, listen := filepath.Join(f.Dir, "data"), programs.FreeAddress(f.T)
-	pages, workerPages := programs.FreeAddress(f.T), programs.FreeAddress(f.T)
+	data, listen := filepath.Join(f.Dir, "data"), freeport.Address(f.T)
+	pages, workerPages := freeport.Address(f.T), freeport.Address(f.T)
 	serve := func() *programs.Process {
 		p, _ := f.Scheduler("--data", data, "--listen", listen, "--http", pages, "--config", config)
 		return p

@@ -9,6 +9,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/forerunner-build/forerunner/freeport"
 	"github.com/forerunner-build/forerunner/test/programs"
 )
 
@@ -17,7 +18,7 @@ import (
 func TestReadiness(t *testing.T) {
 	t.Parallel()
 	f := programs.New(t, programs.OwnSandbox)
-	listen, pages := programs.FreeAddress(f.T), programs.FreeAddress(f.T)
+	listen, pages := freeport.Address(f.T), freeport.Address(f.T)
 	data := filepath.Join(f.Dir, "worker")
 	f.Cleanup(func() { programs.ExpectNoMounts(f.T, data) })
 	worker := f.Start("forerunner-worker", "--data", data, "--http", pages, "--scheduler", "grpc://"+listen, "--storage", "grpc://"+listen)

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/forerunner-build/forerunner/freeport"
 	"github.com/forerunner-build/forerunner/test/programs"
 )
 
@@ -16,7 +17,7 @@ import (
 func TestMetricsOfUp(t *testing.T) {
 	t.Parallel()
 	f := programs.New(t, programs.OwnSandbox)
-	listen, pages := programs.FreeAddress(f.T), programs.FreeAddress(f.T)
+	listen, pages := freeport.Address(f.T), freeport.Address(f.T)
 	up := f.Start("forerunner", "up", "--data", "up", "--listen", listen, "--http", pages, "--cache-size", "100M")
 	up.WaitFor(&up.Stdout, programs.UpLine)
 	f.Exec("grpc://"+listen, "--", "true").Expect(0, "")

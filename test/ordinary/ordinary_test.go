@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/forerunner-build/forerunner/freeport"
 	"github.com/forerunner-build/forerunner/test/programs"
 )
 
@@ -35,7 +36,7 @@ func TestOrdinaryUser(t *testing.T) {
 
 // testOrdinaryUp has a farm in one process, with its folder where it is by default.
 func testOrdinaryUp(f *programs.Test) {
-	listen := programs.FreeAddress(f.T)
+	listen := freeport.Address(f.T)
 	start := func() *programs.Process {
 		p := f.Start("forerunner", "up", "--listen", listen)
 		p.WaitFor(&p.Stdout, programs.UpLine)
@@ -47,7 +48,7 @@ func testOrdinaryUp(f *programs.Test) {
 // testOrdinaryApart has scheduler, storage and worker in processes of their own, as one starts them
 // by hand.
 func testOrdinaryApart(f *programs.Test) {
-	listen := programs.FreeAddress(f.T)
+	listen := freeport.Address(f.T)
 	var scheduler *programs.Process
 	ordinaryLife(f, listen, func() *programs.Process {
 		if scheduler != nil {
@@ -114,7 +115,7 @@ func ordinaryLife(f *programs.Test, listen string, start func() *programs.Proces
 // that user: they may not, neither its port for calls nor its pages. Root may.
 func TestOtherUsers(t *testing.T) {
 	f := programs.NewOrdinary(t, programs.OwnSandbox)
-	pages := programs.FreeAddress(t)
+	pages := freeport.Address(t)
 	farm, address := f.Up(filepath.Join(f.Dir, "data"), "--http", pages)
 	stranger, root := f.As(12345), f.As(0)
 	stranger.Exec(address, "--", "/bin/sh", "-c", "echo hello >"+filepath.Join(f.Dir, "written")).

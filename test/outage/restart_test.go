@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/forerunner-build/forerunner/freeport"
 	"github.com/forerunner-build/forerunner/test/bazel"
 	"github.com/forerunner-build/forerunner/test/programs"
 )
@@ -22,7 +23,7 @@ const (
 // while the scheduler is down, others after it is back, and others have not begun. The build must
 // succeed and no action may start twice.
 func testRestart(f *programs.Test, c *bazel.Client) {
-	data, listen := filepath.Join(f.Dir, "scheduler"), programs.FreeAddress(f.T)
+	data, listen := filepath.Join(f.Dir, "scheduler"), freeport.Address(f.T)
 	serve := func() *programs.Process {
 		p, _ := f.With("FORERUNNER_SETTLE=5s").Scheduler("--data", data, "--listen", listen)
 		return p

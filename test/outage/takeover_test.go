@@ -6,6 +6,7 @@ import (
 	"regexp"
 	"strings"
 
+	"github.com/forerunner-build/forerunner/freeport"
 	"github.com/forerunner-build/forerunner/records/redistest"
 	"github.com/forerunner-build/forerunner/test/bazel"
 	"github.com/forerunner-build/forerunner/test/programs"
@@ -74,7 +75,7 @@ type pair struct {
 
 func startPair(f *programs.Test) *pair {
 	f.Helper()
-	p := &pair{Test: f, state: "redis://" + redistest.Start(f.T).Addr, listen: []string{programs.FreeAddress(f.T), programs.FreeAddress(f.T)}}
+	p := &pair{Test: f, state: "redis://" + redistest.Start(f.T).Addr, listen: []string{freeport.Address(f.T), freeport.Address(f.T)}}
 	_, p.storage = f.Scheduler("--data", filepath.Join(f.Dir, "storage"), "--cache-writes", "clients")
 	p.first = p.begin(p.listen[0])
 	p.first.WaitFor(&p.first.Stdout, programs.ServesLine)

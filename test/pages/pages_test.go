@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/forerunner-build/forerunner/auth/login/logintest"
+	"github.com/forerunner-build/forerunner/freeport"
 	"github.com/forerunner-build/forerunner/test/bazel"
 	"github.com/forerunner-build/forerunner/test/programs"
 )
@@ -30,7 +31,7 @@ func TestPages(t *testing.T) {
 	program, node, chromium := bazel.Debian(t), programOf(t, "node", "npm"), programOf(t, "chromium", "chromium")
 	f := programs.New(t, programs.ShareFolder)
 	f.Write("pages.yaml", "labels: {pages: {pool: pages}}\ncohorts: {farm: {labels: [pages], unit: slots}}\n"+login(t))
-	pages, gate := programs.FreeAddress(t), filepath.Join(f.Dir, "open")
+	pages, gate := freeport.Address(t), filepath.Join(f.Dir, "open")
 	data := filepath.Join(f.Dir, "data")
 	remember(t, filepath.Join(data, "durable", "history"))
 	farm, address := f.Up(data, "--http", pages, "--platform", "pool=pages",
@@ -39,7 +40,7 @@ func TestPages(t *testing.T) {
 		return strings.Contains(farm.Stdout.String(), "# Pages: http://"+pages+"/\n")
 	})
 	f.Verb(address, "quota", "put", "main", "farm", "--min-quota", "1")
-	firstPages := programs.FreeAddress(t)
+	firstPages := freeport.Address(t)
 	first, _ := f.Up(filepath.Join(f.Dir, "first"), "--http", firstPages)
 	c := bazel.New(t, program, bazel.Plain(t), "--config=remote", "--jobs=20", "--keep_going",
 		"--remote_timeout=3600", "--remote_instance_name=main", "--remote_default_exec_properties=pool=pages", "--remote_executor=grpc://"+address)

@@ -4,15 +4,7 @@ import (
 	"os"
 	"strings"
 	"testing"
-
-	"github.com/forerunner-build/forerunner/freeport"
 )
-
-// FreeAddress returns an address of 127.0.0.1 for a server that is started next.
-func FreeAddress(t *testing.T) string {
-	t.Helper()
-	return freeport.Address(t)
-}
 
 // Tail returns the last lines of a text.
 func Tail(text string, lines int) string {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/digest"
 	"github.com/forerunner-build/forerunner/client"
+	"github.com/forerunner-build/forerunner/freeport"
 	"github.com/forerunner-build/forerunner/proto/actionstats"
 	"github.com/forerunner-build/forerunner/test/programs"
 )
@@ -135,7 +136,7 @@ func TestReuseOnAlikeMachines(t *testing.T) {
 	c := &compilers{Test: f, conn: f.Dial(address), files: map[string]string{"README": "1"}}
 	knows := regexp.MustCompile(`runs are (shared with workers|no longer shared).*`)
 	for _, name := range []string{"first", "second"} {
-		at := programs.FreeAddress(t)
+		at := freeport.Address(t)
 		w := f.Worker(name, address, address, "--reuse=profile", "--cache-size=1G", "--http", at)
 		t.Log(w.WaitFor(&w.Stderr, knows)[0])
 		r := c.execute(c.scan(), []string{"/bin/sh", "-c", "echo made > out/0.o"}, 0)

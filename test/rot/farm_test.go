@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	casclient "github.com/forerunner-build/forerunner/cas/client"
+	"github.com/forerunner-build/forerunner/freeport"
 	"github.com/forerunner-build/forerunner/test/programs"
 )
 
@@ -49,17 +50,17 @@ func newRotFarm(f *programs.Test) *rotFarm {
 	unmountRotDisks(f)
 	r := &rotFarm{Test: f, total: map[string]float64{}}
 	program := func(name string, args ...string) *rotProgram {
-		p := &rotProgram{name: name, http: programs.FreeAddress(f.T), disk: mountRotDisk(f, name, rotDiskMB)}
+		p := &rotProgram{name: name, http: freeport.Address(f.T), disk: mountRotDisk(f, name, rotDiskMB)}
 		p.args = append(args, "--http", p.http, "--data", p.disk.dir)
 		return p
 	}
-	storage, scheduler := programs.FreeAddress(f.T), programs.FreeAddress(f.T)
+	storage, scheduler := freeport.Address(f.T), freeport.Address(f.T)
 	r.storage = program("storage", "forerunner-scheduler", "--listen", storage, "--cache-writes", "clients")
 	r.scheduler = program("scheduler", "forerunner-scheduler", "--listen", scheduler, "--storage", "grpc://"+storage)
 	for i := range 2 {
 		name := fmt.Sprint("worker-", i+1)
 		w := program(name, "forerunner-worker", "--id", "name="+name, "--scheduler", "grpc://"+scheduler,
-			"--storage", "grpc://"+storage, "--slots", "2", "--serve-cache", programs.FreeAddress(f.T))
+			"--storage", "grpc://"+storage, "--slots", "2", "--serve-cache", freeport.Address(f.T))
 		r.workers = append(r.workers, w)
 		f.Cleanup(func() { programs.ExpectNoMounts(f.T, filepath.Join(w.disk.dir, "mount")) })
 	}

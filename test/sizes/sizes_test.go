@@ -15,6 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/freeport"
 	"github.com/forerunner-build/forerunner/proto/runs"
 	"github.com/forerunner-build/forerunner/test/programs"
 )
@@ -24,7 +25,7 @@ import (
 // for which the machine needs two idle CPUs.
 func TestSizes(t *testing.T) {
 	f := programs.New(t, programs.OwnSandbox)
-	listen := programs.FreeAddress(f.T)
+	listen := freeport.Address(f.T)
 	serve := func() *programs.Process {
 		p, _ := f.Scheduler("--data", filepath.Join(f.Dir, "data"), "--listen", listen)
 		return p

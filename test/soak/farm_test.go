@@ -17,6 +17,7 @@ import (
 
 	casclient "github.com/forerunner-build/forerunner/cas/client"
 	"github.com/forerunner-build/forerunner/cas/digest"
+	"github.com/forerunner-build/forerunner/freeport"
 	"github.com/forerunner-build/forerunner/test/programs"
 )
 
@@ -54,12 +55,12 @@ func startSoakFarm(f *programs.Test) *soakFarm {
 	serves := func(p *programs.Process) { p.WaitFor(&p.Stdout, programs.ServesLine) }
 	works := func(p *programs.Process) { p.WaitFor(&p.Stderr, programs.ReadyLine) }
 	add := func(name string, ready func(*programs.Process), args ...string) *soakProgram {
-		p := &soakProgram{name: name, http: programs.FreeAddress(f.T), ready: ready}
+		p := &soakProgram{name: name, http: freeport.Address(f.T), ready: ready}
 		p.args = append(args, "--http", p.http, "--data", filepath.Join(f.Dir, name))
 		s.start(p)
 		return p
 	}
-	storage, scheduler := programs.FreeAddress(f.T), programs.FreeAddress(f.T)
+	storage, scheduler := freeport.Address(f.T), freeport.Address(f.T)
 	s.storage = add("storage", serves, "forerunner-scheduler", "--listen", storage, "--cache-size", fmt.Sprint(soakStorageMB, "M"),
 		"--cache-writes", "clients")
 	s.scheduler = add("scheduler", serves, "forerunner-scheduler", "--listen", scheduler, "--storage", "grpc://"+s.wire(storage),

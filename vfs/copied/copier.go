@@ -27,17 +27,14 @@ type Copier struct {
 
 const noGroup = -1
 
-// New returns a Copier. An error means that reads cannot be watched.
-func New() (*Copier, error) {
-	mask, err := folder.Umask()
-	if err != nil {
-		return nil, err
-	}
+// New returns a Copier of a process that takes these permissions from new files. An error means that
+// reads cannot be watched.
+func New(umask uint32) (*Copier, error) {
 	group, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
 		return nil, fmt.Errorf("watch files: %w; raise fs.inotify.max_user_instances", err)
 	}
-	return &Copier{umask: mask, group: group, watched: map[int32]watch{}, open: map[*Root]struct{}{}}, nil
+	return &Copier{umask: umask, group: group, watched: map[int32]watch{}, open: map[*Root]struct{}{}}, nil
 }
 
 // Close ends all watches. It may be called again, and c may be nil.
@@ -145,11 +142,7 @@ func put(e *entry, top int) error {
 	if err != nil {
 		return err
 	}
-	for left := e.content; len(left) > 0 && err == nil; {
-		var n int
-		n, err = eintr.Ignore(func() (int, error) { return unix.Write(fd, left) })
-		left = left[max(n, 0):]
-	}
+	_, err = eintr.Write(fd, e.content)
 	if closed := unix.Close(fd); err == nil {
 		err = closed
 	}
