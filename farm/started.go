@@ -11,6 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
+	"golang.org/x/sys/unix"
 
 	"github.com/forerunner-build/forerunner/cas/disk"
 	"github.com/forerunner-build/forerunner/cgroup"
@@ -67,6 +68,8 @@ func (w *Worker) start(ctx context.Context, checked checkedWorker) (_ *Started, 
 			err = errors.Join(datafolder.WithRoom(err), s.Close(ctx))
 		}
 	}()
+	// Whatever the caller's is: commands see the modes of their folders, and pass through ours.
+	unix.Umask(0o022)
 	// A dead worker that cannot end has more than its mounts: groups, files, locks.
 	if err := mounts.Free(w.below(w.Mount, "mount")); err != nil {
 		return nil, datafolder.Advised(err)

@@ -29,8 +29,7 @@ const maxOthers = 8
 // plainFolders has the folders of actions whose roots have no mounts.
 type plainFolders struct {
 	dir   string // they are made in
-	drop  bool   // those that an action has touched are not used again; constant after probe
-	umask uint32 // of the process
+	drop  bool // those that an action has touched are not used again; constant after probe
 	trash *folder.Trash
 	crew  *crew.Crew
 	log   *zap.Logger
@@ -41,9 +40,6 @@ type plainFolders struct {
 	spare []*frame.Frame // for plain roots to come
 	made  int
 }
-
-// mode has the permission bits of a folder that the caller makes for outputs.
-func (p *plainFolders) mode() uint32 { return 0o755 &^ p.umask }
 
 // take returns the spare frame of that owner that fits best, or else a name for a new one.
 func (p *plainFolders) take(owner Owner, wanted *frame.Paths) (spare *frame.Frame, name string) {
@@ -141,7 +137,7 @@ func (l *plainLayer) copyInputs(c *copied.Copier, t *copied.Tree, read func(path
 	if l.copies, err = c.Copy(t, l.frame, read); err != nil {
 		return err
 	}
-	return l.frame.Touch(l.all.mode(), t.Has)
+	return l.frame.Touch(t.Has)
 }
 
 // showEmpty is show for a root without inputs.
@@ -149,7 +145,7 @@ func (l *plainLayer) showEmpty(folders []string) error {
 	if err := l.show(folders); err != nil {
 		return err
 	}
-	return l.frame.Touch(l.all.mode(), func(string) bool { return false })
+	return l.frame.Touch(func(string) bool { return false })
 }
 
 // show finds a frame of the owner, in a folder that other users cannot enter. It has no other folders

@@ -214,10 +214,6 @@ func Open(o Options) (*FS, error) {
 func (f *FS) prepare(o Options) error {
 	f.trash = folder.NewTrash(filepath.Join(f.upperDir, trashName), f.crew, f.log)
 	f.plain = &plainFolders{dir: f.plainDir(), drop: o.DropFolders, trash: f.trash, crew: f.crew, log: f.log}
-	var err error
-	if f.plain.umask, err = folder.Umask(); err != nil {
-		return err
-	}
 	f.points = mountPoints{dir: filepath.Join(f.mountDir, pointsName), log: f.log}
 	f.linkBytes, f.damaged, f.upperMemory = o.LinkBytes, o.Damaged, o.UpperMemory
 	known := cmp.Or(o.KnownBytes, defaultKnown)
@@ -259,7 +255,7 @@ func (f *FS) prepare(o Options) error {
 func (f *FS) openCopier(most int64) {
 	err := f.showsAll()
 	if err == nil {
-		f.copier, err = copied.New(f.plain.umask)
+		f.copier, err = copied.New()
 	}
 	if err != nil {
 		f.log.Warn("small input roots are mounted, and not copied", zap.Error(err))

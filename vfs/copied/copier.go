@@ -17,8 +17,6 @@ import (
 // A Copier copies trees to folders. One inotify group watches all of them, since a user may have
 // only some hundred groups.
 type Copier struct {
-	umask uint32
-
 	mu      sync.Mutex
 	group   int             // of inotify, without waiting; noGroup when it is closed
 	watched map[int32]watch // of open roots, by number
@@ -27,14 +25,13 @@ type Copier struct {
 
 const noGroup = -1
 
-// New returns a Copier of a process that takes these permissions from new files. An error means that
-// reads cannot be watched.
-func New(umask uint32) (*Copier, error) {
+// New returns a Copier. An error means that reads cannot be watched.
+func New() (*Copier, error) {
 	group, err := unix.InotifyInit1(unix.IN_CLOEXEC | unix.IN_NONBLOCK)
 	if err != nil {
 		return nil, fmt.Errorf("watch files: %w; raise fs.inotify.max_user_instances", err)
 	}
-	return &Copier{umask: umask, group: group, watched: map[int32]watch{}, open: map[*Root]struct{}{}}, nil
+	return &Copier{group: group, watched: map[int32]watch{}, open: map[*Root]struct{}{}}, nil
 }
 
 // Close ends all watches. It may be called again, and c may be nil.
@@ -92,7 +89,7 @@ func (c *Copier) write(t *Tree, top int, in Place) (size int64, err error) {
 		if e.Kind == tree.Dir && in.Has(e.path) {
 			continue
 		}
-		if err := c.make(e, top); err != nil {
+		if err := create(e, top); err != nil {
 			return 0, &os.PathError{Op: "make", Path: e.path, Err: err}
 		}
 		e.content = nil
@@ -117,8 +114,8 @@ func (c *Copier) write(t *Tree, top int, in Place) (size int64, err error) {
 	return size, nil
 }
 
-// make makes an entry, but for its time.
-func (c *Copier) make(e *entry, top int) (err error) {
+// create makes an entry, but for its time.
+func create(e *entry, top int) (err error) {
 	switch e.Kind {
 	case tree.Symlink:
 		return unix.Symlinkat(e.Target, top, e.path)
@@ -127,7 +124,7 @@ func (c *Copier) make(e *entry, top int) (err error) {
 	default:
 		err = put(e, top)
 	}
-	if err == nil && e.Perm&c.umask != 0 {
+	if err == nil && e.Perm&^0o755 != 0 { // the umask may have taken some
 		err = unix.Fchmodat(top, e.path, e.Perm, 0)
 	}
 	return err

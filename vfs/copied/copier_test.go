@@ -33,7 +33,7 @@ func (o *opens) read(path string, _ tree.Entry) {
 
 func newCopier(t *testing.T) *Copier {
 	t.Helper()
-	c, err := New(0o022)
+	c, err := New()
 	if err != nil {
 		t.Fatal(err)
 	}

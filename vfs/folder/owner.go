@@ -1,11 +1,8 @@
 package folder
 
 import (
-	"fmt"
 	"os"
 	"runtime"
-	"strconv"
-	"strings"
 
 	"golang.org/x/sys/unix"
 )
@@ -43,20 +40,4 @@ func (o Owner) Act(f func() error) error {
 	}
 	defer func() { _, _ = unix.SetfsuidRetUid(uid) }()
 	return f()
-}
-
-// Umask returns which permissions the process takes from new files. The system call that returns
-// it changes it, too.
-func Umask() (uint32, error) {
-	status, err := os.ReadFile("/proc/thread-self/status")
-	if err != nil {
-		return 0, err
-	}
-	_, after, _ := strings.Cut(string(status), "\nUmask:\t")
-	value, _, _ := strings.Cut(after, "\n")
-	mask, err := strconv.ParseUint(value, 8, 32)
-	if err != nil {
-		return 0, fmt.Errorf("umask of this process: %w", err)
-	}
-	return uint32(mask), nil
 }

@@ -7,10 +7,9 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Touch gives the folders that are no inputs the times and the mode of folders that the caller makes
-// now, and those that they are in the time of folders in which it makes one. It opens none of them. No
-// process may use f yet.
-func (f *Frame) Touch(mode uint32, isInput func(at string) bool) error {
+// Touch gives the folders that are no inputs the times of folders that are made now, and those that they
+// are in the time of folders in which one is made. It opens none of them. No process may use f yet.
+func (f *Frame) Touch(isInput func(at string) bool) error {
 	top, err := unix.Open(f.Path(), unix.O_PATH|unix.O_DIRECTORY|unix.O_NOFOLLOW|unix.O_CLOEXEC, 0)
 	if err != nil {
 		return &os.PathError{Op: "open", Path: f.Path(), Err: err}
@@ -27,11 +26,6 @@ func (f *Frame) Touch(mode uint32, isInput func(at string) bool) error {
 		touched[at] = true
 		if err := touch(top, at, unix.UTIME_NOW); err != nil {
 			return err
-		}
-		if mode != newMode {
-			if err := unix.Fchmodat(top, at, mode, 0); err != nil {
-				return &os.PathError{Op: "chmod", Path: at, Err: err}
-			}
 		}
 		in := path.Dir(at)
 		if touched[in] {

@@ -69,10 +69,11 @@ func (c *FUSE) Start(serve fuse.RawFileSystem, o *fuse.MountOptions) error {
 }
 
 // Stop ends the connection, even if it is in use, and returns when all goroutines that answer it have
-// ended.
+// ended. It may be called again.
 func (c *FUSE) Stop() error {
 	var err error
 	if c.mounted {
+		c.mounted = false
 		err = c.unmount()
 	}
 	if c.served != nil {
@@ -83,7 +84,10 @@ func (c *FUSE) Stop() error {
 
 func (c *FUSE) unmount() error {
 	if c.pin >= 0 {
-		defer func() { _ = unix.Close(c.pin) }()
+		defer func() {
+			_ = unix.Close(c.pin)
+			c.pin = -1 // the number may be another file's
+		}()
 	}
 	// MNT_FORCE aborts the connection.
 	err := unix.Unmount(c.dir, unix.MNT_FORCE|unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)

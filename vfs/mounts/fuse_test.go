@@ -75,6 +75,40 @@ func TestStopWithoutFolder(t *testing.T) {
 	}
 }
 
+// TestStopAgain: a second Stop ends nothing else, although the number of the descriptor by which the
+// first one knew the mount is another mount's by now.
+func TestStopAgain(t *testing.T) {
+	needFUSE(t)
+	start := func() *FUSE {
+		c := NewFUSE(t.TempDir(), nil)
+		if err := c.Start(fuse.NewDefaultRawFileSystem(), &fuse.MountOptions{MaxWrite: 1 << 17}); err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() {
+			if err := c.Stop(); err != nil {
+				t.Error(err)
+			}
+		})
+		return c
+	}
+	first, other := start(), start()
+	number := first.pin
+	if err := first.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	if err := unix.Dup3(other.pin, number, unix.O_CLOEXEC); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.Close(number)
+	if err := first.Stop(); err != nil {
+		t.Error(err)
+	}
+	var st unix.Statfs_t
+	if err := unix.Statfs(other.Dir(), &st); !errors.Is(err, unix.ENOSYS) { // what its server says
+		t.Errorf("the other mount says %v", err)
+	}
+}
+
 // refuse makes a system call of this thread fail, as the filter of a container does.
 func refuse(call uint32, with unix.Errno) error {
 	code := []unix.SockFilter{
