@@ -29,7 +29,7 @@ const maxOthers = 8
 // plainFolders has the folders of actions whose roots have no mounts.
 type plainFolders struct {
 	dir   string // they are made in
-	drop  bool // those that an action has touched are not used again; constant after probe
+	drop  bool   // those that an action has touched are not used again; constant after probe
 	trash *folder.Trash
 	crew  *crew.Crew
 	log   *zap.Logger
