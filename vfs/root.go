@@ -248,6 +248,12 @@ func (r *Root) release() error {
 // writable. The caller makes the output directories in it.
 func (r *Root) Path() string { return r.upper.Path() }
 
+// HasFolder reports whether it is certain, before the action, that there is a folder at a path to which
+// no symlink leads.
+func (r *Root) HasFolder(at string) bool {
+	return at == "." || r.plain != nil && r.plain.frame.Has(at)
+}
+
 // Intact returns an error that wraps ErrInputChanged and names inputs that were changed in place,
 // which is possible only with hard links without overlayfs. It checks all inputs. Call it when the
 // action has ended; if it fails, the result is invalid.

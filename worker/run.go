@@ -123,6 +123,9 @@ func (r *run) makeRoot(ctx context.Context) error {
 		return fmt.Errorf("make input root %s appear: %w", rootDigest, err)
 	}
 	r.a.times.enter(stagePrepare)
+	if r.a.command.IsPrepared(r.root.HasFolder) {
+		return nil
+	}
 	return r.root.Aside(func() error {
 		return r.inRoot(func(root *os.Root) error {
 			return policy.As(r.a.how.Sandbox.User, func() error { return r.a.command.Prepare(root) })
@@ -255,7 +258,9 @@ func (r *run) report(ctx context.Context, result runner.Result) (*repb.ExecuteRe
 	if err != nil {
 		return nil, err
 	}
-	err = r.inRoot(func(root *os.Root) error { return out.Collect(ctx, root) })
+	if len(r.a.command.Paths) > 0 {
+		err = r.inRoot(func(root *os.Root) error { return out.Collect(ctx, root) })
+	}
 	if errors.Is(err, outputs.ErrTooMuch) {
 		r.w.refusals.add(r.a.digest, err, time.Now())
 	}

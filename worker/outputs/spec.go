@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"slices"
 	"strings"
 
 	repb "github.com/bazelbuild/remote-apis/build/bazel/remote/execution/v2"
@@ -108,6 +109,11 @@ func (o *Path) folder() string {
 		return o.Full
 	}
 	return path.Dir(o.Full)
+}
+
+// IsPrepared reports whether Prepare would find all folders that it makes, and the working directory.
+func (s *Spec) IsPrepared(has func(dir string) bool) bool {
+	return has(s.WorkingDirectory) && !slices.ContainsFunc(s.Paths, func(o Path) bool { return !has(o.folder()) })
 }
 
 // Prepare makes the folders that the command expects for its outputs (REv2, Command.output_paths).

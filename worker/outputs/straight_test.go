@@ -226,3 +226,32 @@ func TestFolders(t *testing.T) {
 		}
 	}
 }
+
+// TestIsPrepared: nothing is left to prepare if, and only if, each folder is there that Prepare would
+// make in an empty root, and the working directory.
+func TestIsPrepared(t *testing.T) {
+	all, random := ways(), rand.New(rand.NewPCG(3, 4))
+	for range 200 {
+		s := &Spec{WorkingDirectory: all[random.IntN(len(all))]}
+		for range random.IntN(4) {
+			s.Paths = append(s.Paths, Path{Full: all[random.IntN(len(all))], Kind: Kind(random.IntN(3))})
+		}
+		root, err := os.OpenRoot(t.TempDir())
+		check(t, err)
+		check(t, root.MkdirAll(s.WorkingDirectory, 0o755))
+		check(t, s.Prepare(root))
+		here := func(dir string) bool { _, err := root.Lstat(dir); return err == nil }
+		if !s.IsPrepared(here) {
+			t.Errorf("%+v is not prepared, although Prepare has been called", s)
+		}
+		for _, dir := range append(s.Folders(), s.WorkingDirectory) {
+			lacking := func(d string) bool { return d != dir && here(d) }
+			// Prepare itself makes only the last of folders in each other.
+			last := dir == s.WorkingDirectory || slices.ContainsFunc(s.Paths, func(o Path) bool { return o.folder() == dir })
+			if last && s.IsPrepared(lacking) {
+				t.Errorf("%+v is prepared without %s", s, dir)
+			}
+		}
+		check(t, root.Close())
+	}
+}
