@@ -37,9 +37,9 @@ type hope struct {
 // action reads them. It has no lock.
 type credit struct {
 	known map[PathHash]hope // predicted and unread files
-	// over are predicted files that were read; the tree may show some of them only later. At most
-	// maxFiles.
-	over   map[PathHash]struct{}
+	// over are predicted files that were read, and whether they have counted: the tree may show some
+	// of them only later. At most maxFiles.
+	over   map[PathHash]bool
 	window int64 // that of the pace; its owner sets it
 	// Predicted files are requested as long as doubt, the bytes of requested but unread ones, is
 	// less than trust. The last small one may exceed that. Large ones have their own doubt, and
@@ -48,13 +48,17 @@ type credit struct {
 	// predicted files.
 	trips, most                                 int64
 	right, earned, doubt, largeDoubt, nearDoubt int64
+	// reading is the size of a large file that was opened before it was requested. It counts as read
+	// when the action opens another one: until then the action waits for it, and would wait longer
+	// with what it earns on the link.
+	reading int64
 	// Of the predicted files that the action opened lately: those for which there was credit in
 	// time, and the others.
 	prompt, delayed int
 }
 
 func newCredit(o Origin) *credit {
-	c := &credit{known: map[PathHash]hope{}, over: map[PathHash]struct{}{}, trips: exactTrips, most: exactCredit}
+	c := &credit{known: map[PathHash]hope{}, over: map[PathHash]bool{}, trips: exactTrips, most: exactCredit}
 	if o == Coarse {
 		c.trips, c.most = coarseTrips, coarseCredit
 	}
@@ -76,8 +80,13 @@ func (c *credit) admitsLarge(f file) bool {
 
 // foresee notes that the profile predicts f.
 func (c *credit) foresee(f file) {
-	if _, over := c.over[f.hash]; !over { // else it would be in doubt for ever
-		c.known[f.hash] = hope{bytes: f.digest.SizeBytes()}
+	h := hope{bytes: f.digest.SizeBytes()}
+	switch counted, over := c.over[f.hash]; {
+	case !over: // else it would be in doubt for ever
+		c.known[f.hash] = h
+	case !counted: // the action was there before the walk
+		c.over[f.hash] = true
+		c.count(h)
 	}
 }
 
@@ -127,12 +136,11 @@ func (c *credit) read(h PathHash, held bool) follow.Foresight {
 	spent := c.left() <= 0
 	f, ok := c.known[h]
 	if ok {
-		c.right += f.bytes
-		c.earn(f.bytes)
+		c.count(f)
 		c.forget(h)
 	}
 	if len(c.over) < maxFiles {
-		c.over[h] = struct{}{}
+		c.over[h] = ok || c.over[h]
 	}
 	isDelayed := spent && f.asked == 0 // it may not have been asked for, for lack of credit
 	known := c.judge(isDelayed)
@@ -163,8 +171,20 @@ func (c *credit) judge(isDelayed bool) follow.Foresight {
 	return follow.Delayed
 }
 
+// count counts a predicted file that the action opens.
+func (c *credit) count(f hope) {
+	c.earn(c.reading)
+	c.reading = 0
+	if f.bytes > largeBytes && f.asked+f.parts == 0 {
+		c.reading = f.bytes
+	} else {
+		c.earn(f.bytes)
+	}
+}
+
 // earn adds what the read of a predicted file of that size earns.
 func (c *credit) earn(size int64) {
+	c.right += size
 	more := min(creditOfRead*size, size/4+c.window/16)
 	if c.earned >= quickCredit {
 		more = min(more, size/2, largeBytes/2)

@@ -103,8 +103,10 @@
 // trips, or in one if the profile is coarse, and 16 MiB or 4 MiB at most. Each predicted file that
 // the action reads adds a quarter of its bytes, and as many as the link carries in a 16th of a
 // round trip, but no more than seven times its bytes; from 8 MiB on, half of its bytes, and of a
-// large file half a MiB. So a profile that has everything costs little more than what is read. A
-// predicted file that the action opens before there is credit to request it adds, up to 8 MiB, as
+// large file half a MiB. So a profile that has everything costs little more than what is read. A file
+// that the walk finds after the action opened it adds that, too. A large one that was opened before
+// it was requested adds it when the action opens another file: until then the action waits for it.
+// A predicted file that the action opens before there is credit to request it adds, up to 8 MiB, as
 // much as the link carries in a quarter of a round trip, and its neighbours do not come: they would
 // take that credit. They do come if the latest files were delayed more often than not: then the
 // profile has much else, or another order. Parts are cut to the remaining credit, and the others

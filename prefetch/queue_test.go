@@ -226,6 +226,45 @@ func TestQueueLargeFilesWaitForTrust(t *testing.T) {
 	}
 }
 
+// A large file that the action waits for lets no other large one share the link with it. Once the
+// action reads another file, it does.
+func TestQueueLargeFilesWaitForOneThatIsRead(t *testing.T) {
+	q := newQueue(Exact, nil, &pace{})
+	files := filesOf(6<<20, 4<<20, 100)
+	for i := range files {
+		files[i].class.when = 0
+	}
+	q.foresee(files)
+	q.read(1, 0)
+	if got := taken(q); !slices.Equal(got, []PathHash{2, 1}) {
+		t.Errorf("asks for %d while the action waits", got)
+	}
+	if q.ended(files[1:2], false); q.ready() {
+		t.Error("asks for another file while the action waits")
+	}
+	q.read(2, 0)
+	if got := taken(q); !slices.Equal(got, []PathHash{0}) {
+		t.Errorf("asks for %d afterwards", got)
+	}
+}
+
+// Files that the action opens before they are found in the tree count as much as others, and once.
+func TestQueueFindsFilesThatWereRead(t *testing.T) {
+	files := filesOf(50_000, 60_000, 2<<20, 70_000)
+	soon, late := newQueue(Exact, nil, &pace{}), newQueue(Exact, nil, &pace{})
+	soon.foresee(files)
+	for _, f := range files {
+		soon.read(f.hash, 0)
+		late.read(f.hash, 0)
+	}
+	for range 2 {
+		late.foresee(files)
+	}
+	if got, want := late.credit.left(), soon.credit.left(); got != want {
+		t.Errorf("%d bytes may be asked for, want %d", got, want)
+	}
+}
+
 // Large files of a profile that proves wrong are given up, and asked for again if it is right after
 // all.
 func TestQueueGivesUpLargeFiles(t *testing.T) {
