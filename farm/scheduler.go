@@ -64,7 +64,7 @@ type Scheduler struct {
 	// LearnSizes starts actions on the size class that earlier runs suggest; otherwise they start
 	// on the largest.
 	LearnSizes  bool          `flag:"learn-sizes" default:"true" doc:"Starts each action on the smallest size class that similar actions needed; otherwise on the largest"`
-	UpdateDelay time.Duration `tuning:"update_delay" unit:"TIME" default:"200ms" doc:"Time that a state of an operation waits for the next one before its client gets it, which saves messages; the end of an operation does not wait"`
+	FirstUpdate time.Duration `tuning:"first_update" unit:"TIME" default:"20ms" doc:"Time in which the client of a new operation gets only its end, which saves the other messages of a short one; 0: every state at once"`
 	// Reuse has an effect only with workers that share runs.
 	Reuse  bool          `tuning:"scheduler_reuse" unit:"true|false" default:"true" doc:"The scheduler answers an action with the result of an unchanged earlier run that workers with --reuse=profile share, without a worker; otherwise only workers do"`
 	Config tuning.Config `settings:"inline"`
@@ -215,7 +215,7 @@ func (s *Scheduler) schedule(ctx, abort context.Context, of schedulerOf, open *c
 		Journal:           journal,
 		Term:              of.term,
 		Pages:             s.Pages(),
-		UpdateDelay:       s.UpdateDelay,
+		FirstUpdate:       s.FirstUpdate,
 		OwnStore:          of.storage.Statistics(),
 	}
 	if of.storage.MissingInputs != nil {

@@ -37,7 +37,7 @@ type operations struct {
 	*engine.Engine
 	// pages is ServerOptions.Pages.
 	pages string
-	// patience is ServerOptions.UpdateDelay.
+	// patience is ServerOptions.FirstUpdate.
 	patience time.Duration
 }
 

@@ -15,7 +15,7 @@ import (
 // TestStopWhilePatient: who waits for the end of a new operation learns that the scheduler stops, and
 // first of the operation's name.
 func TestStopWhilePatient(t *testing.T) {
-	inFarm(t, ServerOptions{UpdateDelay: time.Hour, Config: tuning.Config{MaxQueued: 3}}, func(t *testing.T, f *farm) {
+	inFarm(t, ServerOptions{FirstUpdate: time.Hour, Config: tuning.Config{MaxQueued: 3}}, func(t *testing.T, f *farm) {
 		var streams []*stream
 		for _, name := range []string{"a", "b", "b", "c"} {
 			streams = append(streams, f.execute(t.Context(), &repb.ExecuteRequest{ActionDigest: f.storage.action(name)}))
@@ -35,7 +35,7 @@ func TestStopWhilePatient(t *testing.T) {
 
 // TestWaitersAreTold: patience concerns only the stream of Execute.
 func TestWaitersAreTold(t *testing.T) {
-	inFarm(t, ServerOptions{UpdateDelay: time.Hour}, func(t *testing.T, f *farm) {
+	inFarm(t, ServerOptions{FirstUpdate: time.Hour}, func(t *testing.T, f *farm) {
 		d := f.storage.action("a")
 		first := f.execute(t.Context(), &repb.ExecuteRequest{ActionDigest: d})
 		second := f.execute(t.Context(), &repb.ExecuteRequest{ActionDigest: d})

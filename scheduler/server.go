@@ -87,9 +87,9 @@ type ServerOptions struct {
 	// Pages is the URL of operations' pages, which ends before an operation's name. Messages of
 	// failed operations link to it. Empty: they do not.
 	Pages string
-	// UpdateDelay is how long a state of an operation waits for the next one before its client gets it:
-	// a short operation then has fewer messages. The end does not wait.
-	UpdateDelay time.Duration
+	// FirstUpdate is how long the client of a new operation gets only its end, which saves the other
+	// messages of a short one. 0: it gets every state at once.
+	FirstUpdate time.Duration
 	// Drains are active from the start. KeepDrains is called with the active drains after each
 	// change, one call at a time, to save them for the next Server. Nil: they end with this one.
 	Drains     []drain.Record
@@ -173,7 +173,7 @@ func NewServer(o ServerOptions) (*Server, error) {
 func (s *Server) join(m *metrics, c tuning.Config) {
 	o, e, spans := &s.options, s.engine, tracing{s.options.Tracer}
 	peers, lost := &peers{}, &operators.Lost{}
-	s.follows = &operations{Engine: e, pages: o.Pages, patience: o.UpdateDelay}
+	s.follows = &operations{Engine: e, pages: o.Pages, patience: o.FirstUpdate}
 	s.requests = operation.NewRequests(operation.Options{Config: c, Storage: o.Storage, MissingInputs: o.MissingInputs, Rand: o.Rand})
 	s.learning = learning.New(learning.Options{Engine: e, Sizes: o.Sizes, Chosen: m.chosen, Log: s.log})
 	s.endings = &endings{log: s.log, metrics: m, tracing: spans, peers: peers, lost: lost, records: o.Finished}

@@ -85,23 +85,28 @@ type Mailbox struct {
 	status *event.Status // guarded by mu; nil if the last one was taken
 	rev    uint64        // guarded by mu; of the last that was put
 	closed bool          // guarded by mu
-	// patience is how long a state waits for the next one before Full tells of it. The end does not.
-	patience time.Duration
-	hurry    *time.Timer // guarded by mu; nil if no state waits
+	// hurry ends the time in which Full tells only of the end; guarded by mu, nil: it is over.
+	hurry *time.Timer
 }
 
 // NewMailbox returns an empty Mailbox.
 func NewMailbox() *Mailbox { return &Mailbox{full: make(chan struct{}, 1)} }
 
-// NewPatientMailbox returns an empty Mailbox with this patience. The reader calls Leave.
+// NewPatientMailbox returns an empty Mailbox whose Full tells only of the end, as long as patience
+// lasts: a stream of a short operation then has one message. The reader calls Leave.
 func NewPatientMailbox(patience time.Duration) *Mailbox {
 	m := NewMailbox()
-	m.patience = patience
+	if patience <= 0 {
+		return m
+	}
+	m.mu.Lock() // the timer may be quick
+	defer m.mu.Unlock()
+	m.hurry = time.AfterFunc(patience, m.tellAll)
 	return m
 }
 
-// tell has Full tell of the state that waited.
-func (m *Mailbox) tell() {
+// tellAll has Full tell of every state from now on.
+func (m *Mailbox) tellAll() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.hurry = nil
@@ -132,11 +137,8 @@ func (m *Mailbox) Put(st *event.Status) {
 		return
 	}
 	m.status, m.rev = st, st.Rev
-	switch {
-	case st.Done() || m.patience <= 0:
+	if m.hurry == nil || st.Done() {
 		m.signalLocked()
-	case m.hurry == nil:
-		m.hurry = time.AfterFunc(m.patience, m.tell)
 	}
 }
 
