@@ -22,11 +22,20 @@ type Image struct {
 	mu           sync.Mutex
 	inode, names [blockSize]byte             // for Node to read into
 	recent       [recentDirs]*knownDirectory // by their numbers modulo recentDirs
+	latest       [latestNodes]*knownNode     // by their numbers modulo latestNodes
+}
+
+// A knownNode is what Node returned for a number.
+type knownNode struct {
+	nid  uint64
+	node Node
 }
 
 const (
 	// recentDirs is how many directories an Image remembers: commands open many files in few.
 	recentDirs = 64
+	// latestNodes is how many inodes an Image remembers: similar commands open the same files.
+	latestNodes = 128
 	// mostKnown is the largest size of a directory whose names it remembers.
 	mostKnown = 4 * blockSize
 )
@@ -53,12 +62,16 @@ func (m *Image) Path(nid uint64) (string, error) {
 	return n.Path, err
 }
 
-// Node returns the inode with this number. It takes a read of a block, and about two more for each
-// level that is not known from the calls before, more in large directories. An invalid number or a
-// damaged image causes an error, nothing worse.
+// Node returns the inode with this number. Unless that is known from the calls before, it takes a read
+// of a block, and about two more for each level that is not known either, more in large directories.
+// An invalid number or a damaged image causes an error, nothing worse.
 func (m *Image) Node(nid uint64) (Node, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	slot := &m.latest[nid%latestNodes]
+	if known := *slot; known != nil && known.nid == nid {
+		return known.node, nil
+	}
 	d, err := m.readInode(nid, m.inode[:])
 	node := Node{Mode: d.mode, Size: d.size, Redirect: d.redirect()}
 	if err == nil {
@@ -67,6 +80,7 @@ func (m *Image) Node(nid uint64) (Node, error) {
 	if err != nil {
 		return Node{}, fmt.Errorf("path of inode %d: %w", nid, err)
 	}
+	*slot = &knownNode{nid, node}
 	return node, nil
 }
 

@@ -121,7 +121,8 @@ func FuzzPath(f *testing.F) {
 	})
 }
 
-// BenchmarkNode measures a lookup of files that are opened directory by directory, and at random.
+// BenchmarkNode measures a lookup of files that are opened directory by directory, at random, and of a
+// few again and again.
 func BenchmarkNode(b *testing.B) {
 	var dirs []Entry
 	for i := range 200 {
@@ -142,11 +143,11 @@ func BenchmarkNode(b *testing.B) {
 			nids = append(nids, nid)
 		}
 	}
-	for name, step := range map[string]int{"ordered": 1, "spread": 7919} {
+	for name, c := range map[string]struct{ step, files int }{"ordered": {1, len(nids)}, "spread": {7919, len(nids)}, "again": {7919, 20}} {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for i := 0; b.Loop(); i++ {
-				if _, err := m.Node(nids[i*step%len(nids)]); err != nil {
+				if _, err := m.Node(nids[i%c.files*c.step%len(nids)]); err != nil {
 					b.Fatal(err)
 				}
 			}

@@ -39,6 +39,9 @@ func TestNode(t *testing.T) {
 			if got != w {
 				t.Errorf("tree %d: inode %d is %+v, want %+v", i, nid, got, w)
 			}
+			if again, err := m.Node(nid); again != got || err != nil {
+				t.Errorf("tree %d: inode %d is %+v, %v, and was %+v", i, nid, again, err, got)
+			}
 			delete(want, got.Path)
 		}
 		if len(want) > 0 {
