@@ -15,6 +15,7 @@ import (
 
 	"github.com/forerunner-build/forerunner/cas/disk"
 	"github.com/forerunner-build/forerunner/cgroup"
+	"github.com/forerunner-build/forerunner/crew"
 	"github.com/forerunner-build/forerunner/farm/datafolder"
 	"github.com/forerunner-build/forerunner/farm/scrub"
 	"github.com/forerunner-build/forerunner/farm/serve"
@@ -42,6 +43,7 @@ type Started struct {
 	inherited []string          // with --reuse: limits that commands inherit
 	examined  *machine.Examined // nil: the machine is not examined
 	retired   retired
+	crew      *crew.Crew
 	replaced  int // how many groups of slots were left to the kernel
 }
 
@@ -62,7 +64,7 @@ func (w *Worker) Start(ctx context.Context) (*Started, error) {
 
 // start is Start with checked settings.
 func (w *Worker) start(ctx context.Context, checked checkedWorker) (_ *Started, err error) {
-	s := &Started{w: w, checked: checked, retired: newRetired(w.Logger)}
+	s := &Started{w: w, checked: checked, retired: newRetired(w.Logger), crew: crew.New(w.WaitingHelpers)}
 	defer func() {
 		if err != nil {
 			err = errors.Join(datafolder.WithRoom(err), s.Close(ctx))
@@ -208,7 +210,7 @@ func (s *Started) keep(abort context.Context, registry *prometheus.Registry, ope
 		Platform: slices.Concat(w.Platform, w.Require).Proto(), Require: w.Require.Proto(),
 		Store: store, StorageHere: w.storageHere() != nil, Fetches: fetches, Roots: roots,
 		Launchers: slices.Clone(s.launcher), FetchWidth: w.FetchWidth, ReportWidth: w.ReportWidth, Relaunch: s.relaunch,
-		WorkDir: work, Checks: checks(store, roots), Isolation: s.isolation.defaults(), Logger: w.Logger, Metrics: registry,
+		Crew: s.crew, WorkDir: work, Checks: checks(store, roots), Isolation: s.isolation.defaults(), Logger: w.Logger, Metrics: registry,
 	}}, nil
 }
 

@@ -113,7 +113,8 @@ type Worker struct {
 	ResultsGo  bool `tuning:"results_with_reports" unit:"true|false" default:"true" doc:"Sends each result to a scheduler with embedded storage with the report of the action's end, which writes it to the action cache: that saves a call"`
 	FetchWidth int  `tuning:"fetch_width" unit:"NUMBER" min:"0" default:"0" doc:"Number of actions beyond the slots whose inputs the worker fetches until a slot is free"`
 	// ReportWidth is negative for the number of slots.
-	ReportWidth int `tuning:"report_width" unit:"NUMBER" default:"-1" otherwise:"as many as slots" doc:"Number of actions that store outputs while their slot runs the next command"`
+	ReportWidth    int `tuning:"report_width" unit:"NUMBER" default:"-1" otherwise:"as many as slots" doc:"Number of actions that store outputs while their slot runs the next command"`
+	WaitingHelpers int `tuning:"waiting_helpers" unit:"NUMBER" min:"0" max:"65536" default:"64" doc:"Number of goroutines that wait for further input roots and actions of the worker; 0: each has a new one"`
 	// Prefetch turns profiles and prefetching on.
 	Prefetch bool `tuning:"prefetch" unit:"true|false" default:"true" doc:"Remembers which files actions read, and prefetches them for similar actions"`
 	// PrefetchMentions: with Prefetch, it also reads files to find what to prefetch.
@@ -265,7 +266,7 @@ func (s *Started) openRoots(registry prometheus.Registerer) (*vfs.FS, *disk.Stor
 		MountDir: w.below(w.Mount, "mount"), UpperDir: upperDir, Logger: w.Logger, Metrics: registry,
 		Method: w.ExecFilesystem, UpperMemory: s.checked.upperMemory, Owner: s.isolation.users.Owner(), VerifyEvery: time.Duration(w.Disk.VerifyEvery),
 		Namespaces: s.isolation.namespaces, KnownBytes: memory / 4, Roots: w.positions(), Ready: s.readyRoots(),
-		DisableGathered: !w.GatheredImages, CopyBytes: s.copyBytes(), DropFolders: !w.KeptFolders,
+		DisableGathered: !w.GatheredImages, CopyBytes: s.copyBytes(), DropFolders: !w.KeptFolders, Crew: s.crew,
 		Damaged: func(d digest.Digest, file string) {
 			if store != nil {
 				store.CopyDamaged(d, file)

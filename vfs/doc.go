@@ -168,8 +168,8 @@
 // of them has ended. So a Source must return when its context ends. NewRoot waits for those that it
 // starts to make links. An FS has one goroutine that removes the remains of closed roots, while
 // there are any, one for each closed root whose folders are emptied, one that makes roots ahead, while
-// some are wanted, and those of its images; its Close waits for the work of all of them. Those without
-// work wait a minute for more (package crew).
+// some are wanted, and those of its images; its Close waits for the work of all of them. With
+// Options.Crew those without work wait for more (package crew).
 //
 // # Locks
 //

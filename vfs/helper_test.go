@@ -19,6 +19,7 @@ import (
 	"go.uber.org/zap/zaptest"
 	"golang.org/x/sys/unix"
 
+	"github.com/forerunner-build/forerunner/crew"
 	"github.com/forerunner-build/forerunner/vfs/mounts"
 )
 
@@ -33,6 +34,7 @@ func openFS(t testing.TB, o Options) *FS {
 	if o.Logger == nil {
 		o.Logger = zaptest.NewLogger(t, zaptest.Level(zap.WarnLevel))
 	}
+	o.Crew = crew.New(16)
 	if o.Method == "" {
 		o.Method = FUSE // a test that means a fall-back says so
 	}

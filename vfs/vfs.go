@@ -88,6 +88,8 @@ type Options struct {
 	// DropFolders removes the folders of a root that is not mounted, also those that the next one could
 	// use, unless the action left the root untouched.
 	DropFolders bool
+	// Crew makes, serves and removes roots. Nil: new goroutines do.
+	Crew *crew.Crew
 	// DisablePassthrough serves reads through the page cache of the FUSE mount even if the kernel
 	// could read the blobs itself.
 	DisablePassthrough bool
@@ -132,9 +134,6 @@ const (
 	plainName = ".plain"
 )
 
-// idleHelpers is how many goroutines wait to be of use to further roots.
-const idleHelpers = 16
-
 // FS is a folder in which input roots are mounted. Its methods may be called concurrently.
 type FS struct {
 	mountDir, upperDir string
@@ -178,7 +177,7 @@ func Open(o Options) (*FS, error) {
 	if o.MountDir == "" || o.UpperDir == "" {
 		return nil, errors.New("open file system: the mount folder and the upper folder are required")
 	}
-	f := &FS{log: o.Logger, crew: crew.New(idleHelpers), roots: map[string]*Root{}}
+	f := &FS{log: o.Logger, crew: o.Crew, roots: map[string]*Root{}}
 	if f.log == nil {
 		f.log = zap.NewNop()
 	}

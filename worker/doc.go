@@ -29,8 +29,8 @@
 // Worker.Run owns every goroutine with work: one for each position, one for the position's running
 // action, one that starts the positions beyond the slots when it knows that the scheduler is
 // Forerunner's, one that receives requests for live output and one for each stream of it,
-// and one that waits for the usage of an ended command. A goroutine whose action has ended waits a
-// minute for another (package crew). The fields of a position belong to its
+// and one that waits for the usage of an ended command. With Options.Crew a goroutine whose action
+// has ended waits for another (package crew). The fields of a position belong to its
 // goroutine, except the stage of the running action, which has a lock (task.mu). Nobody
 // holds more than one lock, or holds a lock while anything blocks.
 package worker

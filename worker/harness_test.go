@@ -29,6 +29,7 @@ import (
 	casserver "github.com/forerunner-build/forerunner/cas/server"
 	"github.com/forerunner-build/forerunner/cas/span"
 	"github.com/forerunner-build/forerunner/cgroup"
+	"github.com/forerunner-build/forerunner/crew"
 	"github.com/forerunner-build/forerunner/prefetch"
 	"github.com/forerunner-build/forerunner/proto/remoteworker"
 	"github.com/forerunner-build/forerunner/rpctest"
@@ -158,7 +159,7 @@ func newFarmWith(t *testing.T, o vfs.Options, profiles *prefetch.Profiles, few f
 	options := Options{
 		ID: map[string]string{"host": "test"}, Scheduler: remoteworker.NewOperationQueueClient(schedulerConn),
 		Store: f.local, Fetches: fetches, Storage: casclient.New(storageConn, casclient.Options{RetryFor: time.Second}),
-		Roots: roots, Launchers: launchers, Profiles: f.profiles,
+		Roots: roots, Launchers: launchers, Profiles: f.profiles, Crew: crew.New(2 * len(launchers)),
 		WorkDir: filepath.Join(dir, "work"), MaxOutputBytes: 1 << 20, Logger: log,
 		Checks:    []health.Check{{What: "input roots", Try: roots.Check}},
 		Isolation: policy.Defaults{Sandboxed: few.sandbox != nil, Users: users},

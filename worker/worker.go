@@ -120,6 +120,8 @@ type Options struct {
 	// Setting has further facts for the key of runs. It is required with Reuse.
 	Setting Setting
 
+	// Crew runs actions. Nil: each has a new goroutine.
+	Crew *crew.Crew
 	// Isolation is how commands run; it says whether the Launchers have a sandbox. Roots should
 	// belong to Isolation.Users.Owner.
 	Isolation policy.Defaults
@@ -264,7 +266,7 @@ func New(o Options) (*Worker, error) {
 		return nil, fmt.Errorf("register metrics: %w", err)
 	}
 	w := &Worker{
-		opts: o, log: o.Logger, crew: crew.New(2 * len(o.Launchers)), metrics: m, health: monitor,
+		opts: o, log: o.Logger, crew: o.Crew, metrics: m, health: monitor,
 		pipeline:  pipeline.New(o.Launchers, o.FetchWidth, o.ReportWidth, m.inStage),
 		peers:     peer.NewPool(o.DialPeer, o.Logger),
 		sizes:     inputs.NewSizes(),

@@ -24,6 +24,7 @@ import (
 	"github.com/forerunner-build/forerunner/cas/disk"
 	"github.com/forerunner-build/forerunner/cas/fetch"
 	"github.com/forerunner-build/forerunner/client"
+	"github.com/forerunner-build/forerunner/crew"
 	"github.com/forerunner-build/forerunner/runner"
 	"github.com/forerunner-build/forerunner/vfs"
 )
@@ -87,7 +88,7 @@ func (s *site) open() (err error) {
 	s.roots, err = vfs.Open(vfs.Options{
 		MountDir: filepath.Join(s.dir, fmt.Sprintf("mount-%d", s.starts)),
 		UpperDir: filepath.Join(s.dir, fmt.Sprintf("upper-%d", s.starts)),
-		Logger:   s.log,
+		Logger:   s.log, Crew: crew.New(16),
 		Blobs: &vfs.BlobFolder{
 			Dir: s.store.Dir(), Path: disk.BlobPath, Parse: disk.ParseBlobPath,
 			Used: func(d digest.Digest) { s.store.Contains(d) },
@@ -138,7 +139,7 @@ func (s *site) memoryRoots() (*vfs.FS, error) {
 		MountDir:    filepath.Join(s.dir, fmt.Sprintf("mount-memory-%d", s.starts)),
 		UpperDir:    filepath.Join(s.dir, fmt.Sprintf("upper-memory-%d", s.starts)),
 		UpperMemory: upperMemory,
-		Logger:      s.log,
+		Logger:      s.log, Crew: crew.New(16),
 	})
 	return s.memory, err
 }
