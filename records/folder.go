@@ -121,7 +121,7 @@ func (f *Folder) write(k Key, value []byte) error {
 	if err := makeDurable(filepath.Dir(path)); err != nil {
 		return err
 	}
-	file, err := os.Create(path + ".new")
+	file, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
 	if err != nil {
 		return err
 	}
@@ -143,7 +143,7 @@ func makeDurable(dir string) error {
 	if err := makeDurable(filepath.Dir(dir)); err != nil {
 		return err
 	}
-	if err := os.Mkdir(dir, 0o755); err != nil && !errors.Is(err, fs.ErrExist) {
+	if err := os.Mkdir(dir, 0o700); err != nil && !errors.Is(err, fs.ErrExist) {
 		return err
 	}
 	return syncDir(filepath.Dir(dir))

@@ -353,3 +353,24 @@ func TestManyFoldersAreOthersBusiness(t *testing.T) {
 		t.Errorf("%d frames were made for two owners", n)
 	}
 }
+
+// TestSymlinkToOutputs: a symlink among the inputs that leads to a folder for outputs leads nowhere
+// before the caller has made that folder, also if an earlier root had it.
+func TestSymlinkToOutputs(t *testing.T) {
+	f, src := openFS(t, Options{CopyBytes: copyBytes}), vfstest.NewSource(t)
+	for i := range 4 {
+		spec := RootSpec{Source: src, Name: fmt.Sprint(i), Folders: []string{"out"}, Digest: src.Tree(t, "file")}
+		if i%2 > 0 {
+			spec.Digest = src.Tree(t, "file", "link -> out")
+		}
+		src.Know(t, spec.Digest)
+		r := openCopied(t, f, spec)
+		if _, err := os.Stat(filepath.Join(r.Path(), "link")); err == nil {
+			t.Errorf("root %d: the symlink leads to a folder", i)
+		}
+		if !r.HasFolder("out") {
+			makeBelow(t, r.Path(), "out")
+		}
+		leave(t, f, r)
+	}
+}

@@ -147,7 +147,7 @@ func optionDecisions() map[string]decision {
 		"MaxStall":       out(ended),
 		"MaxOutputBytes": inKey(func(o *Options) []string { return numbers(o.MaxOutputBytes) }),
 		"Outputs":        out("a type of its own"),
-		"Limits":         out(notSpeed), "FetchWidth": out(notSpeed), "ReportWidth": out(notSpeed), "Profiles": out(notSpeed),
+		"Limits":         out(notSpeed), "FetchWidth": out(notSpeed), "ReportWidth": out(notSpeed), "Crew": out(notSpeed), "Profiles": out(notSpeed),
 		"StorageHere":  out(notSpeed),
 		"Checks":       out("they tell whether the worker takes actions"),
 		"CommandsCome": out("a Command is the same, however it comes: its digest is checked"),

@@ -1,7 +1,9 @@
 package command
 
 import (
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -13,7 +15,8 @@ import (
 )
 
 // TestUmask: what a command sees of its folders does not depend on the umask of the farm, whether its
-// inputs are mounted, copied or missing, with a sandbox and without one.
+// inputs are mounted, copied or missing, with a sandbox and without one; and other users of the machine
+// see no file of the farm.
 func TestUmask(t *testing.T) {
 	for name, flags := range map[string][]string{
 		"sandbox": nil,
@@ -44,8 +47,9 @@ func modesWith(t *testing.T, mask int, flags []string) (modes string) {
 	if err := os.Chmod(f.Dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
+	data := filepath.Join(f.Dir, "data")
 	was := unix.Umask(mask)
-	farm, address := f.Up(filepath.Join(f.Dir, "data"), flags...)
+	farm, address := f.Up(data, append(flags, "--keep-records", "0")...) // which would make a private folder first
 	unix.Umask(was)
 	for i, inputs := range [][]string{{"--input", "in"}, {"--input", "in"}, nil, nil} {
 		p := f.Exec(address, append(inputs, "--output", "out/deep/file", "--", "/bin/sh", "-c",
@@ -55,6 +59,35 @@ func modesWith(t *testing.T, mask int, flags []string) (modes string) {
 		}
 		modes += p.Stdout.String()
 	}
+	if p := f.Start("forerunner", "workers", "drain", "host=nobody", "--reason", "secret", "--remote", address); p.Wait() != 0 {
+		t.Fatalf("drain: %s", &p.Stderr)
+	}
+	expectPrivate(t, data)
 	farm.Drain()
 	return modes
+}
+
+// expectPrivate fails if other users can read a file below a folder.
+func expectPrivate(t *testing.T, dir string) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(p string, e fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // it was temporary
+		} else if err != nil {
+			return err
+		}
+		info, err := e.Info()
+		switch {
+		case err != nil:
+			return nil
+		case e.IsDir() && info.Mode()&0o001 == 0:
+			return fs.SkipDir
+		case info.Mode().IsRegular() && info.Mode()&0o004 != 0:
+			t.Errorf("other users can read %s", p)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
 }

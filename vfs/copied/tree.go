@@ -73,12 +73,16 @@ func (t *Tree) read(src Source, d digest.Digest, path string, most int64) (first
 }
 
 // Folders returns the paths of all directories, each after the one that it is in, and then those of
-// others that are no entries.
+// others that are no entries. Of a tree with symlinks it returns no others: a symlink that leads to one
+// would work before the caller has made it.
 func (t *Tree) Folders(others []string) (all []string) {
 	for i := range t.entries {
 		if e := &t.entries[i]; e.Kind == tree.Dir {
 			all = append(all, e.path)
 		}
+	}
+	if slices.ContainsFunc(t.entries, func(e entry) bool { return e.Kind == tree.Symlink }) {
+		return all
 	}
 	for _, at := range others {
 		if !t.Has(at) {
