@@ -25,7 +25,7 @@ func TestLocalRows(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			// An action may take so little of these that the value is 0.
-			mayBeNothing := []string{noops.row(commandCPU), noops.rowOfStage("wait"), noops.rowOfStage("report")}
+			mayBeNothing := []string{noops.row(commandCPU), noops.rowOfStage("prepare"), noops.rowOfStage("wait"), noops.rowOfStage("report")}
 			if os.Geteuid() != 0 {
 				programs.Needs(t, "a worker needs root")
 			}
