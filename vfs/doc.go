@@ -25,6 +25,8 @@
 //
 // # Attributes of an input
 //
+// The umask of the process must be 022: folders of a root are made with it.
+//
 //   - A file is 0444, or 0555 if it is executable; node_properties.unix_mode
 //     overrides the nine permission bits. A directory is 0755, a symlink 0777.
 //     All belong to the user of the worker, or to Options.Owner. REv2 does not define the modes;

@@ -389,7 +389,7 @@ func (p *position) start(abort context.Context, desired *remoteworker.DesiredSta
 	p.next = nil
 	p.count++
 	p.w.actions.Add(1)
-	p.w.crew.Go(func() {
+	p.w.opts.Crew.Go(func() {
 		defer close(t.done)
 		defer cancel()
 		defer p.w.actions.Add(-1)

@@ -202,7 +202,6 @@ func (o *Options) checkIsolation() error {
 type Worker struct {
 	opts      Options
 	log       *zap.Logger
-	crew      *crew.Crew // runs actions
 	metrics   *metrics
 	refusals  *refusals
 	pipeline  *pipeline.Pipeline
@@ -266,7 +265,7 @@ func New(o Options) (*Worker, error) {
 		return nil, fmt.Errorf("register metrics: %w", err)
 	}
 	w := &Worker{
-		opts: o, log: o.Logger, crew: o.Crew, metrics: m, health: monitor,
+		opts: o, log: o.Logger, metrics: m, health: monitor,
 		pipeline:  pipeline.New(o.Launchers, o.FetchWidth, o.ReportWidth, m.inStage),
 		peers:     peer.NewPool(o.DialPeer, o.Logger),
 		sizes:     inputs.NewSizes(),
